@@ -1,0 +1,125 @@
+package api
+
+import "time"
+
+// Headers of the HTTP API.
+const (
+	HeaderRouteError  = "Tidal-Route-Error" // routing code of a refusal
+	HeaderTimeout     = "Tidal-Timeout"     // the client's patience, as 1.5s or 250ms
+	HeaderLag         = "Tidal-Lag"         // entries that a local read's replica lacks
+	HeaderNode        = "Tidal-Node"        // node that answered
+	HeaderOwner       = "Tidal-Owner"       // node that served the request as owner
+	HeaderIdempotency = "Idempotency-Key"
+)
+
+// TableSettings is the body of PUT /v1/tables/{table}.
+type TableSettings struct {
+	Replicas int `json:"replicas,omitempty"` // 0: DefaultReplicas, or the number of nodes if that is smaller
+}
+
+// Table is what GET /v1/tables/{table} answers.
+type Table struct {
+	Name     string    `json:"name"`
+	ID       TableID   `json:"id"`
+	Owner    string    `json:"owner"` // "" while nobody owns it
+	Term     uint64    `json:"term"`
+	Place    string    `json:"place"` // node that should own it now
+	Replicas []Replica `json:"replicas"`
+}
+
+// TableList is what GET /v1/tables answers.
+type TableList struct {
+	Tables []Table `json:"tables"`
+}
+
+// Replica is one copy of a table.
+type Replica struct {
+	Node  string `json:"node"`
+	ID    string `json:"id"`            // raft id in hex
+	Voter bool   `json:"voter"`         // counts for quorums
+	Lag   *int64 `json:"lag,omitempty"` // entries behind the owner; absent while nobody knows
+	Live  bool   `json:"live"`          // its node has a lease
+}
+
+// Lease is what the cluster knows of a live incarnation.
+type Lease struct {
+	Node        string      `json:"node"`
+	Incarnation Incarnation `json:"incarnation"`
+	Address     string      `json:"address"`
+	Version     string      `json:"version"`
+	Zone        string      `json:"zone,omitempty"`
+	Draining    bool        `json:"draining"`
+}
+
+// Member is a node of the cluster, alive or not.
+type Member struct {
+	Node    string `json:"node"`
+	Disk    DiskID `json:"disk"`
+	Address string `json:"address"` // from the member list or the last lease
+	Voter   bool   `json:"meta_voter"`
+	Live    bool   `json:"live"`
+	Lease   *Lease `json:"lease,omitempty"`
+}
+
+// Status is what GET /cluster/status answers: the cluster as this node sees it.
+type Status struct {
+	Cluster    string    `json:"cluster"`
+	ClusterID  ClusterID `json:"cluster_id"`
+	Node       string    `json:"node"` // that answers
+	MetaLeader string    `json:"meta_leader"`
+	MetaTerm   uint64    `json:"meta_term"`
+	Members    []Member  `json:"members"`
+	Tables     []Table   `json:"tables"`
+	Time       time.Time `json:"time"`
+}
+
+// LocalStatus is what GET /cluster/status/local answers: this node alone.
+type LocalStatus struct {
+	Node        string       `json:"node"`
+	Incarnation Incarnation  `json:"incarnation"`
+	Disk        DiskID       `json:"disk"`
+	ClusterID   ClusterID    `json:"cluster_id"`
+	Version     string       `json:"version"`
+	Draining    bool         `json:"draining"`
+	Phase       string       `json:"phase"` // prepare, listen, start, serving, drain, stop
+	Tables      []LocalTable `json:"tables"`
+}
+
+// LocalTable is a replica that this node holds.
+type LocalTable struct {
+	Name    string  `json:"name"`
+	ID      TableID `json:"id"`
+	Replica string  `json:"replica"` // raft id in hex
+	Leads   bool    `json:"leads"`
+	Owns    bool    `json:"owns"` // leads, and has applied an entry of its own term
+	Term    uint64  `json:"term"`
+	Commit  uint64  `json:"commit"`
+	Applied uint64  `json:"applied"`
+}
+
+// Health is the body of the health endpoints.
+type Health struct {
+	Status  string   `json:"status"` // ok or unavailable
+	Node    string   `json:"node"`
+	Phase   string   `json:"phase"`
+	Reasons []Reason `json:"reasons,omitempty"` // why not ok
+}
+
+// Reason is one thing that keeps a node from being ready.
+type Reason struct {
+	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, draining, meta-behind, table-behind, isolated, stopping
+	Detail string `json:"detail"`
+	Table  string `json:"table,omitempty"`
+	Lag    uint64 `json:"lag,omitempty"`
+}
+
+// Problem is the RFC 9457 body of an error answer.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   Code   `json:"code"`
+	Hint   string `json:"hint,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+}
