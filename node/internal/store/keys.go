@@ -1,0 +1,58 @@
+package store
+
+import "encoding/binary"
+
+// Keyspaces. The numbers are on disk: append only.
+const (
+	spaceNode  byte = 0x01 // one value each: format, identity, pass number
+	spaceTomb  byte = 0x02 // tombstones of removed replicas, outside the range of any
+	spaceGroup byte = 0x10 // all that belongs to one replica, in one contiguous range
+)
+
+// Values of the node itself.
+const (
+	NodeFormat    byte = 0x01 // version of this layout
+	NodeIdentity  byte = 0x02 // cluster, node, disk, start counter
+	NodePass      byte = 0x03 // number of the last synced batch
+	NodeFormation byte = 0x04 // the member list that this node agreed to when the cluster formed
+)
+
+// Keyspaces inside a group's range.
+const (
+	SubHard    byte = 0x01 // raft hard state: term, vote, commit
+	SubStart   byte = 0x02 // index and term of the entry before the log's first
+	SubApplied byte = 0x03 // applied index and term, configuration
+	SubReplica byte = 0x04 // raft id of the replica
+	SubEntry   byte = 0x10 // log entries by index
+	SubState   byte = 0x20 // first of the state machine's own, 0x20 to 0x2f
+)
+
+// NodeKey returns the key of one of the node's own values.
+func NodeKey(sub byte) []byte { return []byte{spaceNode, sub} }
+
+// TombKey returns the key of a group's tombstone.
+func TombKey(group uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceTomb}, group)
+}
+
+// GroupKey returns the prefix of one keyspace of a group; the rest of the key is
+// appended to it. Its capacity leaves room for an index.
+func GroupKey(group uint64, sub byte) []byte {
+	k := make([]byte, 0, 24)
+	k = append(k, spaceGroup)
+	k = binary.BigEndian.AppendUint64(k, group)
+	return append(k, sub)
+}
+
+// GroupEnd returns the exclusive upper bound of one keyspace of a group.
+func GroupEnd(group uint64, sub byte) []byte { return GroupKey(group, sub+1) }
+
+// GroupRange returns the bounds of all that a group's replica has on this disk.
+func GroupRange(group uint64) (lo, hi []byte) {
+	return GroupKey(group, 0), GroupKey(group+1, 0)
+}
+
+// EntryKey returns the key of a group's log entry.
+func EntryKey(group, index uint64) []byte {
+	return binary.BigEndian.AppendUint64(GroupKey(group, SubEntry), index)
+}
