@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"tidal/node/api"
+)
+
+// ErrNewer is what a decoder's error wraps when the bytes may be right, but are of
+// a kind or version that only a later release knows.
+var ErrNewer = errors.New("newer than this release")
+
+// The flag bits of a command. Append only: a bit that this release does not know
+// changes what the command does, so it is an error.
+const (
+	flagKeyed    = 1 << 0
+	flagIfMatch  = 1 << 1
+	flagIfAbsent = 1 << 2
+	flagsKnown   = flagKeyed | flagIfMatch | flagIfAbsent
+)
+
+// IfMatchNever is a Command.IfMatch that no row has: for the entity tag of
+// another table, which must fail.
+const IfMatchNever = math.MaxUint64
+
+// Command is one write as the log of its table holds it.
+type Command struct {
+	Op       api.Op        // one that writes
+	ID       api.RequestID // zero: the answer is not remembered
+	Keyed    bool          // ID comes from a client's Idempotency-Key and is kept longer
+	Hash     [16]byte      // RequestHash: tells another request under the same id
+	Born     uint64        // highest index of the table that the entering node knew; 0: none
+	IfMatch  uint64        // the row must have been written by this index; 0: no condition
+	IfAbsent bool          // the row must not exist
+	Key      string
+	Value    []byte // of a put
+}
+
+// RequestHash returns what Hash must be for a command of that table: the first
+// half of a SHA-256 over the table and all that the request asks for.
+func (c *Command) RequestHash(table api.TableID) [16]byte {
+	head := make([]byte, 0, 48+len(c.Key))
+	head = binary.BigEndian.AppendUint64(head, uint64(table))
+	head = append(head, byte(c.Op), c.flags()&^flagKeyed)
+	head = binary.BigEndian.AppendUint64(head, c.IfMatch)
+	head = AppendString(head, c.Key)
+	h := sha256.New()
+	h.Write(head)
+	h.Write(c.Value)
+	var sum [sha256.Size]byte
+	h.Sum(sum[:0])
+	return [16]byte(sum[:16])
+}
+
+func (c *Command) flags() byte {
+	var f byte
+	if c.Keyed {
+		f |= flagKeyed
+	}
+	if c.IfMatch != 0 {
+		f |= flagIfMatch
+	}
+	if c.IfAbsent {
+		f |= flagIfAbsent
+	}
+	return f
+}
+
+// AppendCommand appends the stored form of c to dst.
+func AppendCommand(dst []byte, c *Command) []byte {
+	dst = append(dst, recordVersion, byte(c.Op), c.flags())
+	dst = append(dst, c.ID[:]...)
+	dst = append(dst, c.Hash[:]...)
+	dst = AppendUvarint(dst, c.Born)
+	if c.IfMatch != 0 {
+		dst = AppendUvarint(dst, c.IfMatch)
+	}
+	dst = AppendString(dst, c.Key)
+	return AppendBytes(dst, c.Value)
+}
+
+// DecodeCommand reads the form of AppendCommand. Value aliases b. The error names
+// the field that is wrong, or wraps ErrNewer.
+func DecodeCommand(b []byte) (Command, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Command{}, fmt.Errorf("command: %w", err)
+	}
+	c := Command{Op: api.Op(r.Byte("op"))}
+	flags := r.Byte("flags")
+	switch {
+	case r.Err() != nil:
+		return Command{}, fmt.Errorf("command: %w", r.Err())
+	case !c.Op.Writes():
+		return Command{}, fmt.Errorf("command: op %d: %w", c.Op, ErrNewer)
+	case flags&^byte(flagsKnown) != 0:
+		return Command{}, fmt.Errorf("command: flags %#x: %w, which knows %#x", flags, ErrNewer, flagsKnown)
+	}
+	c.Keyed = flags&flagKeyed != 0
+	c.IfAbsent = flags&flagIfAbsent != 0
+	c.ID = r.Array16("request id")
+	c.Hash = r.Array16("request hash")
+	c.Born = r.Uvarint("born")
+	if flags&flagIfMatch != 0 {
+		c.IfMatch = r.Uvarint("if-match")
+		if c.IfMatch == 0 {
+			r.Fail("if-match", "zero")
+		}
+	}
+	c.Key = r.String("key", api.MaxKey)
+	c.Value = r.Bytes("value", api.MaxValue)
+	if err := r.Done(); err != nil {
+		return Command{}, fmt.Errorf("command: %w", err)
+	}
+	return c, nil
+}

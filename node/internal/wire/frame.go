@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// FrameKind says what a frame between nodes holds. Numbers are on the wire:
+// append only.
+type FrameKind byte
+
+// The kinds.
+const (
+	FrameHello     FrameKind = iota + 1 // Hello: first in each direction
+	FrameVerdict                        // after the hellos, in each direction: empty, or the Error that refuses
+	FramePing                           // empty; asks for a pong
+	FramePong                           // empty
+	FrameRaft                           // raft messages
+	FrameHeartbeat                      // Heartbeat
+	FrameCall                           // Call
+	FrameReply                          // Reply
+)
+
+// MaxFrame is the most bytes that a frame's payload may have.
+const MaxFrame = 16 << 20
+
+// FrameHeader is how many bytes stand before a frame's payload: its length, 4
+// bytes big-endian, and its kind.
+const FrameHeader = 5
+
+// readStep is how much is allocated for a frame before any of it has arrived.
+const readStep = 1 << 20
+
+// AppendFrame appends a whole frame.
+func AppendFrame(dst []byte, kind FrameKind, payload []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(payload)))
+	dst = append(dst, byte(kind))
+	return append(dst, payload...)
+}
+
+// ReadFrame reads a whole frame whose payload has at most limit bytes. The
+// payload is a buffer of its own, never reused. The error is io.EOF only if the
+// stream ends before the frame begins.
+func ReadFrame(r io.Reader, limit int) (FrameKind, []byte, error) {
+	var head [FrameHeader]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if uint64(n) > uint64(limit) {
+		return 0, nil, fmt.Errorf("%w: a frame of %d bytes, the limit is %d", ErrMalformed, n, limit)
+	}
+	payload, err := readPayload(r, int(n))
+	return FrameKind(head[4]), payload, err
+}
+
+// readPayload reads n bytes, and allocates for a large n as its bytes arrive: a
+// length alone costs its sender nothing.
+func readPayload(r io.Reader, n int) ([]byte, error) {
+	payload := make([]byte, min(n, readStep))
+	for have := 0; ; {
+		k, err := io.ReadFull(r, payload[have:])
+		if have += k; err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, fmt.Errorf("frame of %d bytes: %w", n, err)
+		}
+		if have == n {
+			return payload, nil
+		}
+		longer := make([]byte, min(n, 2*have))
+		copy(longer, payload)
+		payload = longer
+	}
+}

@@ -1,0 +1,87 @@
+package wire
+
+import (
+	"tidal/node/api"
+)
+
+const heartbeatFormat = 1
+
+// Owned is a table that the sender of a heartbeat owns.
+type Owned struct {
+	Table   api.TableID
+	Term    uint64 // in which it owns the table
+	Replica uint64 // its raft id there
+	// Frontier is the commit index that the owner had when it said so, having
+	// applied an entry of its own term.
+	Frontier uint64
+}
+
+// Heartbeat is what a node tells each peer every interval.
+type Heartbeat struct {
+	Seq   uint64        // counts the heartbeats of one connection from 1
+	Pass  uint64        // the sender's last synced pass
+	Full  bool          // Owned is all; else it is what came since the last one
+	Owned []Owned       // tables owned
+	Gone  []api.TableID // tables no longer owned
+	Hears []string      // nodes that the sender hears
+}
+
+// AppendHeartbeat appends h.
+func AppendHeartbeat(dst []byte, h *Heartbeat) []byte {
+	dst = append(dst, heartbeatFormat)
+	dst = AppendUvarint(dst, h.Seq)
+	dst = AppendUvarint(dst, h.Pass)
+	dst = AppendBool(dst, h.Full)
+	dst = AppendUvarint(dst, uint64(len(h.Owned)))
+	for _, o := range h.Owned {
+		dst = AppendUvarint(dst, uint64(o.Table))
+		dst = AppendUvarint(dst, o.Term)
+		dst = AppendUvarint(dst, o.Replica)
+		dst = AppendUvarint(dst, o.Frontier)
+	}
+	dst = AppendUvarint(dst, uint64(len(h.Gone)))
+	for _, t := range h.Gone {
+		dst = AppendUvarint(dst, uint64(t))
+	}
+	dst = AppendUvarint(dst, uint64(len(h.Hears)))
+	for _, n := range h.Hears {
+		dst = AppendString(dst, n)
+	}
+	return dst
+}
+
+// DecodeHeartbeat reads what AppendHeartbeat of this or a later release wrote;
+// what a later one added at the end is skipped.
+func DecodeHeartbeat(b []byte) (*Heartbeat, error) {
+	r := NewReader(b)
+	r.format("heartbeat format", heartbeatFormat)
+	h := &Heartbeat{Seq: r.Uvarint("sequence"), Pass: r.Uvarint("pass"), Full: r.Bool("full")}
+	if n := r.Count("owned tables", 4); n > 0 {
+		h.Owned = make([]Owned, n)
+	}
+	for i := range h.Owned {
+		h.Owned[i] = Owned{
+			Table:   api.TableID(r.Uvarint("owned table")),
+			Term:    r.Uvarint("owned table's term"),
+			Replica: r.Uvarint("owned table's replica"),
+
+			Frontier: r.Uvarint("owned table's frontier"),
+		}
+	}
+	if n := r.Count("tables no longer owned", 1); n > 0 {
+		h.Gone = make([]api.TableID, n)
+	}
+	for i := range h.Gone {
+		h.Gone[i] = api.TableID(r.Uvarint("table no longer owned"))
+	}
+	if n := r.Count("nodes heard", 1); n > 0 {
+		h.Hears = make([]string, n)
+	}
+	for i := range h.Hears {
+		h.Hears[i] = r.String("node heard", api.MaxNode)
+	}
+	if r.Err() != nil {
+		return nil, r.Err()
+	}
+	return h, nil
+}

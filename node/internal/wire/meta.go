@@ -1,0 +1,419 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+
+	"tidal/node/api"
+)
+
+// recordVersion is the version byte of all formats in this file and of commands.
+// A format that changes gets a number of its own.
+const recordVersion = 1
+
+// Limits of what the meta group holds, in bytes. They bound what a decoder
+// accepts; who makes a record checks its words before.
+const (
+	maxCluster = 256
+	maxAddress = 1024
+	maxRelease = 256
+	maxZone    = 256
+	maxText    = 4096
+)
+
+// MaxFounders is the largest number of nodes that may form a cluster together:
+// all of them become voters of the meta group.
+const MaxFounders = 5
+
+// Formation is what the founding members of a cluster agreed to. It never changes.
+type Formation struct {
+	ClusterID api.ClusterID
+	Cluster   string    // name
+	Members   []Founder // in the order of their nodes; all are meta voters
+}
+
+// Founder is a node that took part in forming the cluster.
+type Founder struct {
+	Node    string
+	Disk    api.DiskID
+	Address string
+	Zone    string
+}
+
+// Replica returns the raft id of node's replica of the meta group: its place in
+// the member list, from 1. It is 0 for a node that is no founder.
+func (f *Formation) Replica(node string) uint64 {
+	for i, m := range f.Members {
+		if m.Node == node {
+			return uint64(i) + 1
+		}
+	}
+	return 0
+}
+
+// AppendFormation appends the stored form of f, whose members must be in order.
+func AppendFormation(dst []byte, f *Formation) []byte {
+	dst = append(dst, recordVersion)
+	dst = append(dst, f.ClusterID[:]...)
+	dst = AppendString(dst, f.Cluster)
+	dst = AppendUvarint(dst, uint64(len(f.Members)))
+	for _, m := range f.Members {
+		dst = AppendString(dst, m.Node)
+		dst = append(dst, m.Disk[:]...)
+		dst = AppendString(dst, m.Address)
+		dst = AppendString(dst, m.Zone)
+	}
+	return dst
+}
+
+// DecodeFormation reads the form of AppendFormation. It refuses members that are
+// out of order or named twice.
+func DecodeFormation(b []byte) (Formation, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Formation{}, fmt.Errorf("formation: %w", err)
+	}
+	f := Formation{ClusterID: r.Array16("cluster id"), Cluster: r.String("cluster", maxCluster)}
+	f.Members = make([]Founder, r.Count("members", 19))
+	for i := range f.Members {
+		m := &f.Members[i]
+		m.Node = r.String("member node", api.MaxNode)
+		m.Disk = r.Array16("member disk")
+		m.Address = r.String("member address", maxAddress)
+		m.Zone = r.String("member zone", maxZone)
+		if i > 0 && m.Node <= f.Members[i-1].Node {
+			r.Fail("member node", "not in order")
+		}
+	}
+	if err := r.Done(); err != nil {
+		return Formation{}, fmt.Errorf("formation: %w", err)
+	}
+	return f, nil
+}
+
+// Lease is what the cluster knows of a live incarnation; its node is the
+// incarnation's.
+type Lease struct {
+	Disk        api.DiskID
+	Incarnation api.Incarnation
+	Address     string // URL that answered as this incarnation
+	Version     string // release
+	Zone        string
+	Draining    bool
+}
+
+// AppendLease appends the stored form of l.
+func AppendLease(dst []byte, l *Lease) []byte { return appendLease(append(dst, recordVersion), l) }
+
+// DecodeLease reads the form of AppendLease.
+func DecodeLease(b []byte) (Lease, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Lease{}, fmt.Errorf("lease: %w", err)
+	}
+	l := readLease(r)
+	if err := r.Done(); err != nil {
+		return Lease{}, fmt.Errorf("lease: %w", err)
+	}
+	return l, nil
+}
+
+func appendLease(dst []byte, l *Lease) []byte {
+	dst = append(dst, l.Disk[:]...)
+	dst = AppendIncarnation(dst, l.Incarnation)
+	dst = AppendString(dst, l.Address)
+	dst = AppendString(dst, l.Version)
+	dst = AppendString(dst, l.Zone)
+	return AppendBool(dst, l.Draining)
+}
+
+func readLease(r *Reader) Lease {
+	return Lease{
+		Disk:        r.Array16("disk"),
+		Incarnation: r.Incarnation("incarnation"),
+		Address:     r.String("address", maxAddress),
+		Version:     r.String("release", maxRelease),
+		Zone:        r.String("zone", maxZone),
+		Draining:    r.Bool("draining"),
+	}
+}
+
+// Member is a node of the cluster, alive or not.
+type Member struct {
+	Node    string
+	Disk    api.DiskID
+	Address string // of its last lease, or of the member list before the first
+	Zone    string
+	Replica uint64          // raft id in the meta group
+	Voter   bool            // of the meta group
+	Last    api.Incarnation // newest that was ever granted a lease; zero: none
+	Left    bool            // Last withdrew its lease and gets no other
+}
+
+// AppendMember appends the stored form of m.
+func AppendMember(dst []byte, m *Member) []byte {
+	dst = append(dst, recordVersion)
+	dst = AppendString(dst, m.Node)
+	dst = append(dst, m.Disk[:]...)
+	dst = AppendString(dst, m.Address)
+	dst = AppendString(dst, m.Zone)
+	dst = AppendUvarint(dst, m.Replica)
+	dst = AppendBool(dst, m.Voter)
+	dst = AppendIncarnation(dst, m.Last)
+	return AppendBool(dst, m.Left)
+}
+
+// DecodeMember reads the form of AppendMember.
+func DecodeMember(b []byte) (Member, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Member{}, fmt.Errorf("member: %w", err)
+	}
+	m := Member{
+		Node:    r.String("node", api.MaxNode),
+		Disk:    r.Array16("disk"),
+		Address: r.String("address", maxAddress),
+		Zone:    r.String("zone", maxZone),
+		Replica: r.Uvarint("replica"),
+		Voter:   r.Bool("voter"),
+		Last:    r.Incarnation("incarnation"),
+		Left:    r.Bool("left"),
+	}
+	if err := r.Done(); err != nil {
+		return Member{}, fmt.Errorf("member: %w", err)
+	}
+	return m, nil
+}
+
+// Table is a table and where its replicas are.
+type Table struct {
+	ID       api.TableID
+	Name     string
+	Wanted   int       // replicas asked for; 0: the default, whatever the cluster's size makes of it
+	Replicas []Replica // in the order of their ids
+}
+
+// Replica is one copy of a table. Its id is never used for another.
+type Replica struct {
+	Node  string
+	ID    uint64 // raft id
+	Voter bool
+}
+
+// Replica returns the replica that node holds.
+func (t *Table) Replica(node string) (Replica, bool) {
+	for _, r := range t.Replicas {
+		if r.Node == node {
+			return r, true
+		}
+	}
+	return Replica{}, false
+}
+
+// AppendTable appends the stored form of t.
+func AppendTable(dst []byte, t *Table) []byte {
+	dst = append(dst, recordVersion)
+	dst = AppendUvarint(dst, uint64(t.ID))
+	dst = AppendString(dst, t.Name)
+	dst = AppendUvarint(dst, uint64(t.Wanted))
+	dst = AppendUvarint(dst, uint64(len(t.Replicas)))
+	for _, r := range t.Replicas {
+		dst = AppendString(dst, r.Node)
+		dst = AppendUvarint(dst, r.ID)
+		dst = AppendBool(dst, r.Voter)
+	}
+	return dst
+}
+
+// DecodeTable reads the form of AppendTable.
+func DecodeTable(b []byte) (Table, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Table{}, fmt.Errorf("table: %w", err)
+	}
+	t := Table{ID: api.TableID(r.Uvarint("id")), Name: r.String("name", api.MaxTable), Wanted: readWanted(r)}
+	t.Replicas = make([]Replica, r.Count("replicas", 3))
+	for i := range t.Replicas {
+		t.Replicas[i] = Replica{
+			Node:  r.String("replica node", api.MaxNode),
+			ID:    r.Uvarint("replica id"),
+			Voter: r.Bool("replica voter"),
+		}
+	}
+	if err := r.Done(); err != nil {
+		return Table{}, fmt.Errorf("table: %w", err)
+	}
+	return t, nil
+}
+
+// MetaKind says what a command of the meta group does.
+type MetaKind uint8
+
+// The kinds. Their numbers are in the log: append only.
+const (
+	MetaGrantLease MetaKind = iota + 1
+	MetaDrainLease
+	MetaExpireLease
+	MetaWithdrawLease
+	MetaCreateTable
+	MetaDropTable
+)
+
+// String returns the kind's name, as in logs.
+func (k MetaKind) String() string {
+	switch k {
+	case MetaGrantLease:
+		return "grant-lease"
+	case MetaDrainLease:
+		return "drain-lease"
+	case MetaExpireLease:
+		return "expire-lease"
+	case MetaWithdrawLease:
+		return "withdraw-lease"
+	case MetaCreateTable:
+		return "create-table"
+	case MetaDropTable:
+		return "drop-table"
+	}
+	return "kind" + strconv.Itoa(int(k))
+}
+
+// MetaCommand is one change of the meta group as its log holds it. Applying one
+// twice does no more than applying it once.
+type MetaCommand struct {
+	Kind MetaKind
+	ID   api.RequestID // matches the answer to who waits for it
+
+	Lease       Lease           // grant
+	Incarnation api.Incarnation // drain, expire, withdraw
+	Draining    bool            // drain: the wanted mark
+	Name        string          // create, drop: of the table
+	Wanted      int             // create: replicas asked for; 0: the default
+	Nodes       []string        // create: who holds the replicas
+	Table       api.TableID     // drop
+}
+
+// AppendMetaCommand appends the stored form of c: the fields of its kind alone.
+func AppendMetaCommand(dst []byte, c *MetaCommand) []byte {
+	dst = append(dst, byte(c.Kind), recordVersion)
+	dst = append(dst, c.ID[:]...)
+	switch c.Kind {
+	case MetaGrantLease:
+		dst = appendLease(dst, &c.Lease)
+	case MetaDrainLease:
+		dst = AppendBool(AppendIncarnation(dst, c.Incarnation), c.Draining)
+	case MetaExpireLease, MetaWithdrawLease:
+		dst = AppendIncarnation(dst, c.Incarnation)
+	case MetaCreateTable:
+		dst = AppendString(dst, c.Name)
+		dst = AppendUvarint(dst, uint64(c.Wanted))
+		dst = AppendUvarint(dst, uint64(len(c.Nodes)))
+		for _, n := range c.Nodes {
+			dst = AppendString(dst, n)
+		}
+	case MetaDropTable:
+		dst = AppendString(dst, c.Name)
+		dst = AppendUvarint(dst, uint64(c.Table))
+	}
+	return dst
+}
+
+// DecodeMetaCommand reads the form of AppendMetaCommand. The error names the
+// field that is wrong, or wraps ErrNewer.
+func DecodeMetaCommand(b []byte) (MetaCommand, error) {
+	r := NewReader(b)
+	c := MetaCommand{Kind: MetaKind(r.Byte("kind"))}
+	if err := checkVersion(r); err != nil {
+		return MetaCommand{}, fmt.Errorf("meta command: %w", err)
+	}
+	c.ID = r.Array16("request id")
+	switch c.Kind {
+	case MetaGrantLease:
+		c.Lease = readLease(r)
+	case MetaDrainLease:
+		c.Incarnation = r.Incarnation("incarnation")
+		c.Draining = r.Bool("draining")
+	case MetaExpireLease, MetaWithdrawLease:
+		c.Incarnation = r.Incarnation("incarnation")
+	case MetaCreateTable:
+		c.Name = r.String("name", api.MaxTable)
+		c.Wanted = readWanted(r)
+		c.Nodes = make([]string, r.Count("nodes", 1))
+		for i := range c.Nodes {
+			c.Nodes[i] = r.String("node", api.MaxNode)
+		}
+	case MetaDropTable:
+		c.Name = r.String("name", api.MaxTable)
+		c.Table = api.TableID(r.Uvarint("table"))
+	default:
+		return MetaCommand{}, fmt.Errorf("meta command: kind %d: %w", c.Kind, ErrNewer)
+	}
+	if err := r.Done(); err != nil {
+		return MetaCommand{}, fmt.Errorf("meta command: %s: %w", c.Kind, err)
+	}
+	return c, nil
+}
+
+// MetaAnswer is what came of a MetaCommand.
+type MetaAnswer struct {
+	Code    api.Code // "": what was asked for is so now
+	Message string   // of a refusal, public
+	Changed bool     // this command made it so; false: it was so before
+	Table   api.TableID
+}
+
+// Err returns the refusal as an *api.Error, or nil.
+func (a *MetaAnswer) Err() error {
+	if a.Code == "" {
+		return nil
+	}
+	return &api.Error{Code: a.Code, Message: a.Message}
+}
+
+// AppendMetaAnswer appends the sent form of a.
+func AppendMetaAnswer(dst []byte, a *MetaAnswer) []byte {
+	dst = append(dst, recordVersion)
+	dst = AppendString(dst, string(a.Code))
+	dst = AppendString(dst, a.Message)
+	dst = AppendBool(dst, a.Changed)
+	return AppendUvarint(dst, uint64(a.Table))
+}
+
+// DecodeMetaAnswer reads the form of AppendMetaAnswer.
+func DecodeMetaAnswer(b []byte) (MetaAnswer, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return MetaAnswer{}, fmt.Errorf("meta answer: %w", err)
+	}
+	a := MetaAnswer{
+		Code:    api.Code(r.String("code", maxText)),
+		Message: r.String("message", maxText),
+		Changed: r.Bool("changed"),
+		Table:   api.TableID(r.Uvarint("table")),
+	}
+	if err := r.Done(); err != nil {
+		return MetaAnswer{}, fmt.Errorf("meta answer: %w", err)
+	}
+	return a, nil
+}
+
+// checkVersion reads a version byte and refuses one that is not known here.
+func checkVersion(r *Reader) error {
+	v := r.Byte("version")
+	switch {
+	case r.Err() != nil:
+		return r.Err()
+	case v != recordVersion:
+		return fmt.Errorf("version %d: %w, which knows %d", v, ErrNewer, recordVersion)
+	}
+	return nil
+}
+
+func readWanted(r *Reader) int {
+	n := r.Uvarint("wanted replicas")
+	if n > api.MaxReplicas {
+		r.Fail("wanted replicas", fmt.Sprintf("%d, the limit is %d", n, api.MaxReplicas))
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tidal/node/api"
+)
+
+const (
+	requestFormat  = 1
+	responseFormat = 1
+	errorFormat    = 1
+
+	maxPrincipal = 1024
+	maxCode      = 64
+	maxErrorText = 4096 // of an error's message and hint
+)
+
+// Bits of a request's flags. An unknown one is refused: a condition that is not
+// understood must not be skipped.
+const (
+	requestKeyed = 1 << iota
+	requestLocal
+	requestIfMatch
+	requestIfNoneMatch
+	requestFlags = 1<<iota - 1
+)
+
+// AppendRequest appends q as it is at the time now: its deadline travels as the
+// milliseconds left.
+func AppendRequest(dst []byte, q *api.Request, now time.Time) []byte {
+	var flags uint64
+	if q.Keyed {
+		flags |= requestKeyed
+	}
+	if q.Local {
+		flags |= requestLocal
+	}
+	if q.IfMatch != nil {
+		flags |= requestIfMatch
+	}
+	if q.IfNoneMatch {
+		flags |= requestIfNoneMatch
+	}
+	dst = append(dst, requestFormat)
+	dst = AppendUvarint(dst, flags)
+	dst = append(dst, q.ID[:]...)
+	dst = append(dst, byte(q.Op), q.Hops, byte(q.Principal.Role))
+	dst = AppendString(dst, q.Principal.Name)
+	var left time.Duration
+	if !q.Deadline.IsZero() {
+		left = max(q.Deadline.Sub(now), 1)
+	}
+	dst = AppendUvarint(dst, millis(left))
+	dst = appendPosition(dst, q.Born)
+	if q.IfMatch != nil {
+		dst = appendPosition(dst, *q.IfMatch)
+	}
+	dst = AppendString(dst, q.Table)
+	dst = AppendString(dst, q.Key)
+	return AppendBytes(dst, q.Value)
+}
+
+// DecodeRequest reads what AppendRequest wrote, at the time now; the value
+// aliases b.
+func DecodeRequest(b []byte, now time.Time) (*api.Request, error) {
+	r := NewReader(b)
+	r.format("request format", requestFormat)
+	flags := r.Uvarint("flags")
+	if flags&^requestFlags != 0 {
+		r.Fail("flags", fmt.Sprintf("unknown bits in %#x", flags))
+	}
+	q := &api.Request{
+		Keyed:       flags&requestKeyed != 0,
+		Local:       flags&requestLocal != 0,
+		IfNoneMatch: flags&requestIfNoneMatch != 0,
+		ID:          r.Array16("request id"),
+		Op:          api.Op(r.Byte("operation")),
+		Hops:        r.Byte("hops"),
+	}
+	q.Principal.Role = api.Role(r.Byte("role"))
+	q.Principal.Name = r.String("principal", maxPrincipal)
+	if left := r.millis("deadline"); left > 0 {
+		q.Deadline = now.Add(left)
+	}
+	q.Born = r.position("born")
+	if flags&requestIfMatch != 0 {
+		v := r.position("if-match")
+		q.IfMatch = &v
+	}
+	q.Table = r.String("table", api.MaxTable)
+	q.Key = r.String("key", api.MaxKey)
+	q.Value = r.Bytes("value", api.MaxValue)
+	if err := r.Done(); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// AppendResponse appends p.
+func AppendResponse(dst []byte, p *api.Response) []byte {
+	dst = append(dst, responseFormat)
+	dst = AppendBool(dst, p.Found)
+	dst = append(dst, p.Hops)
+	dst = appendPosition(dst, p.Version)
+	dst = AppendUvarint(dst, uint64(p.Size))
+	dst = AppendUvarint(dst, p.Lag)
+	dst = AppendString(dst, p.Owner)
+	return AppendBytes(dst, p.Value)
+}
+
+// DecodeResponse reads what AppendResponse wrote; the value aliases b.
+func DecodeResponse(b []byte) (*api.Response, error) {
+	r := NewReader(b)
+	r.format("response format", responseFormat)
+	p := &api.Response{
+		Found:   r.Bool("found"),
+		Hops:    r.Byte("hops"),
+		Version: r.position("version"),
+		Size:    r.size("size"),
+		Lag:     r.Uvarint("lag"),
+		Owner:   r.String("owner", api.MaxNode),
+		Value:   r.Bytes("value", api.MaxValue),
+	}
+	if err := r.Done(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// AppendError appends e; a longer message or hint than 4 KiB is cut.
+func AppendError(dst []byte, e *api.Error) []byte {
+	dst = append(dst, errorFormat)
+	dst = AppendString(dst, clip(string(e.Code), maxCode))
+	dst = AppendString(dst, clip(e.Message, maxErrorText))
+	dst = AppendString(dst, clip(e.Hint, maxErrorText))
+	dst = AppendUvarint(dst, millis(max(e.RetryAfter, 0)))
+	return AppendString(dst, clip(e.Owner, api.MaxNode))
+}
+
+// DecodeError reads what AppendError wrote.
+func DecodeError(b []byte) (*api.Error, error) {
+	r := NewReader(b)
+	r.format("error format", errorFormat)
+	e := &api.Error{
+		Code:       api.Code(r.String("code", maxCode)),
+		Message:    r.String("message", maxErrorText),
+		Hint:       r.String("hint", maxErrorText),
+		RetryAfter: r.millis("retry after"),
+		Owner:      r.String("owner", api.MaxNode),
+	}
+	if err := r.Done(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func clip(s string, limit int) string {
+	if len(s) > limit {
+		return strings.ToValidUTF8(s[:limit], "")
+	}
+	return s
+}
+
+func appendPosition(dst []byte, p api.Position) []byte {
+	return AppendUvarint(AppendUvarint(dst, uint64(p.Table)), p.Index)
+}
+
+func (r *Reader) position(field string) api.Position {
+	return api.Position{Table: api.TableID(r.Uvarint(field)), Index: r.Uvarint(field)}
+}
+
+// size reads the size of a row's value.
+func (r *Reader) size(field string) int {
+	n := r.Uvarint(field)
+	if n > api.MaxValue {
+		r.Fail(field, fmt.Sprintf("%d bytes, the limit is %d", n, api.MaxValue))
+		return 0
+	}
+	return int(n)
+}
+
+// format reads the version byte of a format of which one version exists.
+func (r *Reader) format(field string, want byte) { //nolint:unparam // each format has a version of its own
+	if v := r.Byte(field); v != want {
+		r.Fail(field, fmt.Sprintf("%d, this release reads %d", v, want))
+	}
+}
