@@ -1,0 +1,212 @@
+package table
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/store"
+	"tidal/node/internal/wire"
+)
+
+// Keyspaces of a table inside its group's. The numbers are on disk: append only.
+const (
+	SubRow   = store.SubState     // key -> row
+	SubID    = store.SubState + 1 // request id -> answer
+	SubClock = store.SubState + 2 // one record: the clock, and what was forgotten
+)
+
+// stateFormat is the first byte of the clock's record.
+const stateFormat = 1
+
+// Reader reads the database.
+type Reader interface {
+	Get(key []byte) (value []byte, found bool, err error)
+}
+
+// Scanner reads the database in order too.
+type Scanner interface {
+	Reader
+	Scan(lo, hi []byte, f func(key, value []byte) error) error
+}
+
+// Answer is what came of a write.
+type Answer struct {
+	Code    api.Code // "": it was done
+	Version uint64   // index of the write that was done; of a failed condition: of the row there, 0 for none
+	Message string   // of a refusal, public
+}
+
+// Err returns a refusal as an *api.Error, or nil.
+func (a *Answer) Err() error {
+	if a.Code == "" {
+		return nil
+	}
+	return &api.Error{Code: a.Code, Message: a.Message}
+}
+
+// Machine applies the entries of one table. All methods but IDBytes belong to
+// one goroutine.
+type Machine struct {
+	id    api.TableID
+	db    Reader
+	clock time.Duration // the table's own
+
+	answers map[api.RequestID]answered
+	made    lifetime // of ids that nodes made
+	keyed   lifetime // of ids from clients' keys
+	idBytes atomic.Int64
+
+	// pending has the versions of rows written since Committed, 0 for those
+	// deleted: the database does not show them yet.
+	pending map[string]uint64
+}
+
+// Open returns the machine of a table as the database has it.
+func Open(db Scanner, id api.TableID) (*Machine, error) {
+	m := &Machine{
+		id:      id,
+		db:      db,
+		answers: map[api.RequestID]answered{},
+		made:    lifetime{keep: KeepMade},
+		keyed:   lifetime{keep: KeepKeyed},
+		pending: map[string]uint64{},
+	}
+	if err := m.loadClock(); err != nil {
+		return nil, fmt.Errorf("table %s: clock: %w", id, err)
+	}
+	if err := m.loadAnswers(db); err != nil {
+		return nil, fmt.Errorf("table %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// Apply puts what an entry does into b. It returns the request's id and its
+// *Answer; both are zero for raft's own empty entries. An error means that this
+// replica cannot go on: the entry, or the database, is damaged or from a later
+// release.
+//
+// elapsed is the leader's time between the entry before and this one. Rows that
+// Apply wrote are seen by the next Apply, whether b is committed or not.
+func (m *Machine) Apply(b *store.Batch, index, term uint64, elapsed time.Duration, data []byte) ([16]byte, any, error) {
+	if len(data) == 0 {
+		return [16]byte{}, nil, nil
+	}
+	c, err := wire.DecodeCommand(data)
+	if err != nil {
+		return [16]byte{}, nil, fmt.Errorf("table %s: entry %d of term %d: %w", m.id, index, term, err)
+	}
+	m.clock += max(elapsed, 0)
+	m.forget(b, &m.made)
+	m.forget(b, &m.keyed)
+	answer, err := m.answer(b, index, &c)
+	if err != nil {
+		return [16]byte{}, nil, fmt.Errorf("table %s: entry %d of term %d: %w", m.id, index, term, err)
+	}
+	m.saveClock(b)
+	return c.ID, answer, nil
+}
+
+// Committed says that every batch given to Apply so far is in the database.
+func (m *Machine) Committed() { clear(m.pending) }
+
+// Clock returns the table's own time: how long it has had leaders.
+func (m *Machine) Clock() time.Duration { return m.clock }
+
+// IDBytes returns what the remembered answers take, in bytes of memory; compare
+// it with MaxIDBytes. It may be called from any goroutine.
+func (m *Machine) IDBytes() int64 { return m.idBytes.Load() }
+
+func (m *Machine) answer(b *store.Batch, index uint64, c *wire.Command) (*Answer, error) {
+	before, known := m.answers[c.ID]
+	switch {
+	case known && before.hash != c.Hash:
+		return &Answer{
+			Code:    api.CodeIDReused,
+			Message: "another request was sent under this request's id",
+		}, nil
+	case known:
+		return m.say(before.outcome, before.version), nil
+	case c.Born != 0 && c.Born < m.life(c.Keyed).forgotten:
+		return &Answer{
+			Code:    api.CodeOutcomeUnknown,
+			Message: "the request is so old that the table has forgotten whether it was done",
+		}, nil
+	}
+	end, version, err := m.execute(b, index, c)
+	if err != nil {
+		return nil, err
+	}
+	if c.ID != (api.RequestID{}) {
+		m.remember(b, c, answered{hash: c.Hash, at: m.clock, index: index, outcome: end, version: version})
+	}
+	return m.say(end, version), nil
+}
+
+// execute does what c asks for if its conditions hold.
+func (m *Machine) execute(b *store.Batch, index uint64, c *wire.Command) (outcome, uint64, error) {
+	if c.IfMatch != 0 || c.IfAbsent {
+		now, err := m.version(c.Key)
+		if err != nil {
+			return 0, 0, err
+		}
+		if c.IfMatch != 0 && now != c.IfMatch || c.IfAbsent && now != 0 {
+			return outcomeFailed, now, nil
+		}
+	}
+	if c.Op == api.OpPut {
+		b.Set(rowKey(m.id, c.Key), appendRow(index, c.Value))
+		m.pending[c.Key] = index
+	} else {
+		b.Delete(rowKey(m.id, c.Key))
+		m.pending[c.Key] = 0
+	}
+	return outcomeDone, index, nil
+}
+
+// version returns the index that wrote a row, 0 if there is none.
+func (m *Machine) version(key string) (uint64, error) {
+	if v, ok := m.pending[key]; ok {
+		return v, nil
+	}
+	row, _, err := Get(m.db, m.id, key)
+	return row.Version, err
+}
+
+// say puts an outcome into words. Only the outcome is stored.
+func (m *Machine) say(o outcome, version uint64) *Answer {
+	if o == outcomeDone {
+		return &Answer{Version: version}
+	}
+	a := &Answer{Code: api.CodePreconditionFailed, Version: version, Message: "the row does not exist"}
+	if version != 0 {
+		a.Message = "the row's version is " + api.ETag(api.Version{Table: m.id, Index: version})
+	}
+	return a
+}
+
+func (m *Machine) loadClock() error {
+	v, found, err := m.db.Get(m.clockKey())
+	if err != nil || !found {
+		return err
+	}
+	r := wire.NewReader(v)
+	if f := r.Byte("format"); f != stateFormat {
+		return fmt.Errorf("format %d: %w", f, wire.ErrNewer)
+	}
+	m.clock = time.Duration(r.Uvarint("clock"))
+	m.made.forgotten = r.Uvarint("forgotten of nodes")
+	m.keyed.forgotten = r.Uvarint("forgotten of keys")
+	return r.Done()
+}
+
+func (m *Machine) saveClock(b *store.Batch) {
+	v := append(make([]byte, 0, 32), stateFormat)
+	v = wire.AppendUvarint(v, uint64(m.clock))
+	v = wire.AppendUvarint(v, m.made.forgotten)
+	v = wire.AppendUvarint(v, m.keyed.forgotten)
+	b.Set(m.clockKey(), v)
+}
+
+func (m *Machine) clockKey() []byte { return store.GroupKey(uint64(m.id), SubClock) }
