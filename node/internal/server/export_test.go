@@ -1,0 +1,16 @@
+package server
+
+// Lines returns every method and path that the server has, as "GET /health".
+func (s *Server) Lines() []string {
+	routes := []*route{s.table, s.row}
+	for _, rt := range s.fixed {
+		routes = append(routes, rt)
+	}
+	var lines []string
+	for _, rt := range routes {
+		for _, v := range rt.verbs {
+			lines = append(lines, v.method+" "+rt.path)
+		}
+	}
+	return lines
+}

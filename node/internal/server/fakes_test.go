@@ -1,0 +1,197 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidal/node/api"
+	"tidal/node/internal/server"
+)
+
+// below is all that is below the server: it keeps the last request and answers
+// as the test says.
+type below struct {
+	req      *api.Request
+	resp     api.Response
+	err      error
+	panics   bool
+	name     string
+	settings api.TableSettings
+	created  bool
+	health   api.Health
+	check    server.Check
+	deadline bool
+	slow     bool          // changes of tables last until their ctx ends
+	block    chan struct{} // if not nil, Do waits for it
+	entered  chan struct{}
+}
+
+func (b *below) Do(ctx context.Context, req *api.Request) (*api.Response, error) {
+	b.req = req
+	if b.block != nil {
+		b.entered <- struct{}{}
+		select {
+		case <-b.block:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	if b.panics {
+		panic("for the test")
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	resp := b.resp
+	return &resp, nil
+}
+
+func (b *below) await(ctx context.Context) {
+	_, b.deadline = ctx.Deadline()
+	if b.slow {
+		<-ctx.Done()
+	}
+}
+
+func (b *below) CreateTable(ctx context.Context, name string, settings api.TableSettings) (api.Table, bool, error) {
+	b.name, b.settings = name, settings
+	b.await(ctx)
+	return api.Table{Name: name, ID: 2}, b.created, b.err
+}
+
+func (b *below) DropTable(ctx context.Context, name string) error {
+	b.name = name
+	b.await(ctx)
+	return b.err
+}
+
+func (b *below) Table(_ context.Context, name string) (api.Table, error) {
+	b.name = name
+	return api.Table{Name: name, ID: 2, Owner: "b", Term: 4, Replicas: []api.Replica{}}, b.err
+}
+
+func (b *below) Tables(context.Context) ([]api.Table, error) { return nil, b.err }
+func (b *below) Status() api.Status                          { return api.Status{Cluster: "prod"} }
+
+func (b *below) Local() api.LocalStatus                        { return api.LocalStatus{Node: "a", Phase: "serving"} }
+func (b *below) Health(c server.Check) (answer api.Health)     { b.check = c; return b.health }
+func (b *below) tableID(name string) (id api.TableID, ok bool) { return 2, name == "t" }
+
+// rig is a server with its fakes.
+type rig struct {
+	*server.Server
+	*below
+	log bytes.Buffer
+	mu  struct {
+		sync.Mutex
+		events []server.Event
+	}
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	g := &rig{below: &below{
+		resp:   api.Response{Found: true, Version: api.Version{Table: 2, Index: 18}, Owner: "b", Lag: 5},
+		health: api.Health{Status: "ok", Node: "a"},
+	}}
+	g.Server = server.New(server.Options{
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, TableID: g.tableID,
+		Identify: identify,
+		NewID:    func() api.RequestID { return api.RequestID{0xee} },
+		Observe: func(e server.Event) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.mu.events = append(g.mu.events, e)
+		},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "tidal_up 1\n") }),
+		Peer:    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+		Log:     slog.New(slog.NewTextHandler(&g.log, nil)),
+	})
+	return g
+}
+
+func (g *rig) events() []server.Event {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.events
+}
+
+// identify takes role and name from the certificate's common name, "role" or
+// "role:name", as no real node does.
+func identify(cs *tls.ConnectionState) (api.Principal, error) {
+	if cs == nil {
+		return api.Principal{Name: "local", Role: api.RoleAdmin}, nil
+	}
+	word, name, named := strings.Cut(cs.PeerCertificates[0].Subject.CommonName, ":")
+	role, ok := api.ParseRole(word)
+	if !ok {
+		return api.Principal{}, errors.New("it names " + word)
+	}
+	if !named {
+		name = "the-" + word
+	}
+	return api.Principal{Name: name, Role: role}, nil
+}
+
+// as makes the request come over TLS, with a certificate of that name if it is
+// not "".
+func as(name string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.TLS = &tls.ConnectionState{}
+		if name != "" {
+			cert := &x509.Certificate{}
+			cert.Subject.CommonName = name
+			r.TLS.PeerCertificates = []*x509.Certificate{cert}
+		}
+	}
+}
+
+// header adds a header line, "Name: value".
+func header(line string) func(*http.Request) {
+	return func(r *http.Request) {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+}
+
+// ask sends one request through the handler.
+func (g *rig) ask(method, target, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for _, f := range change {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	g.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// problemOf reads a problem, and checks what all problems have in common.
+func problemOf(t *testing.T, w *httptest.ResponseRecorder) api.Problem {
+	t.Helper()
+	var p api.Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatalf("the answer %d %q is no problem: %v", w.Code, w.Body, err)
+	}
+	kind := api.KindOf(p.Code)
+	if w.Code != kind.Status || p.Status != kind.Status || p.Title == "" || p.Detail == "" {
+		t.Errorf("problem %+v with status %d", p, w.Code)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("content type %q", got)
+	}
+	if got := w.Header().Get(api.HeaderRouteError); kind.Route != (got == string(p.Code)) {
+		t.Errorf("header %s is %q for %s", api.HeaderRouteError, got, p.Code)
+	}
+	return p
+}

@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/api"
+)
+
+// Rows serves row requests; the router does.
+type Rows interface {
+	// Do owns the request from here on. Its errors are *api.Error, or anything
+	// else if the client left.
+	Do(ctx context.Context, req *api.Request) (*api.Response, error)
+}
+
+// Tables creates, drops and describes tables.
+type Tables interface {
+	// CreateTable returns once the table has an owner and every live node can
+	// route to it. The same settings again are the same table, not created.
+	CreateTable(ctx context.Context, name string, settings api.TableSettings) (table api.Table, created bool, err error)
+	// DropTable returns once no node routes to the table any more.
+	DropTable(ctx context.Context, name string) error
+	// Table and Tables describe what there is now.
+	Table(ctx context.Context, name string) (api.Table, error)
+	Tables(ctx context.Context) ([]api.Table, error)
+}
+
+// Check is one of the three questions about health.
+type Check uint8
+
+// The questions.
+const (
+	CheckReady   Check = iota // may traffic be sent here
+	CheckStartup              // has it started, and if not, how far is it
+	CheckLive                 // do its loops turn
+)
+
+// State is what the node says about itself.
+type State interface {
+	Status() api.Status
+	Local() api.LocalStatus
+	Health(check Check) api.Health // Status is "ok" or why not
+}
+
+// Event is one HTTP request that was answered.
+type Event struct {
+	Route  string // as in docs/http-api.md: "/v1/tables/{table}", or "" of an unknown path
+	Method string // "" of a method that the route does not have
+	Status int
+	Code   api.Code // "" unless the answer is an error
+	Took   time.Duration
+}
+
+// Options are what a Server is made of. All are needed, but for Observe,
+// Metrics and Peer, which may be nil.
+type Options struct {
+	Node   string // own id
+	Rows   Rows
+	Tables Tables
+	State  State
+	// TableID is the id that a table's name has now.
+	TableID func(name string) (api.TableID, bool)
+	// Identify names who sits at the other end of a connection by its verified
+	// client certificate; nil is the connection of a plaintext cluster. The
+	// error is shown to the client.
+	Identify func(*tls.ConnectionState) (api.Principal, error)
+	NewID    func() api.RequestID
+	Observe  func(Event)
+	Metrics  http.Handler // GET /metrics
+	Peer     http.Handler // GET /internal/peer; admits peers by its own rules
+	Log      *slog.Logger
+}
+
+// Server answers HTTP requests. Its methods may be called from any goroutine; it
+// starts none.
+type Server struct {
+	o          Options
+	fixed      map[string]*route
+	table, row *route
+	nodeHeader []string
+	draining   atomic.Bool
+	inFlight   atomic.Int64
+	since      time.Time    // of New, with the monotonic clock
+	last       atomic.Int64 // when a request last began or ended, from since
+}
+
+// New returns a server.
+func New(o Options) *Server {
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	s := &Server{o: o, nodeHeader: []string{o.Node}, since: time.Now()}
+	s.fixed = fixedRoutes(o)
+	s.table, s.row = tableRoute(), rowRoute()
+	return s
+}
+
+// Handler returns the handler of every path.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+// HTTPServer returns an http.Server with the handler and the limits of time and
+// size that keep slow clients from holding the node. HTTP/2 is off. The caller
+// sets TLSConfig and what it needs of ConnState and BaseContext.
+func (s *Server) HTTPServer() *http.Server {
+	return &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      5 * time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Draining makes every answer from now on the last one of its connection.
+func (s *Server) Draining() { s.draining.Store(true) }
+
+// Activity returns how many row and table requests are in flight, and when the
+// last of them began or ended (the time of New if there was none). Health,
+// status and metrics do not count.
+func (s *Server) Activity() (inFlight int, last time.Time) {
+	return int(s.inFlight.Load()), s.since.Add(time.Duration(s.last.Load()))
+}
+
+// begin and end count one row or table request.
+func (s *Server) begin() {
+	s.inFlight.Add(1)
+	s.last.Store(int64(time.Since(s.since)))
+}
+
+func (s *Server) end() {
+	s.last.Store(int64(time.Since(s.since)))
+	s.inFlight.Add(-1)
+}
+
+// serve answers one request.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{s: s, w: w, r: r, start: time.Now(), status: http.StatusOK}
+	defer x.finish()
+	h := w.Header()
+	h[api.HeaderNode] = s.nodeHeader
+	if s.draining.Load() {
+		h["Connection"] = []string{"close"}
+	}
+	rt := s.find(x)
+	if rt == nil {
+		x.fail(&api.Error{
+			Code:    api.CodeNotFound,
+			Message: "there is nothing at this path",
+			Hint:    "rows are at /v1/tables/{table}/rows/{key}, tables at /v1/tables",
+		})
+		return
+	}
+	x.route = rt.path
+	if r.ContentLength != 0 {
+		x.expectBody() // net/http reads on after an answer that left a body unread
+	}
+	if rt.counts {
+		s.begin()
+		defer s.end()
+	}
+	v := rt.verb(r.Method)
+	if v == nil {
+		h.Set("Allow", rt.allow)
+		x.fail(&api.Error{
+			Code:    api.CodeMethodNotAllowed,
+			Message: fmt.Sprintf("%s is not possible at %s: it takes %s", clip(r.Method), rt.path, rt.allow),
+		})
+		return
+	}
+	x.method = r.Method
+	if err := x.admit(v.needs); err != nil {
+		x.fail(err)
+		return
+	}
+	if err := v.do(x); err != nil {
+		x.fail(err)
+	}
+}
+
+// find returns the route of the request's path, nil if it has none. Paths are
+// cut as they were sent, so that any bytes can be a row's key.
+func (s *Server) find(x *exchange) *route {
+	path := x.r.URL.RawPath
+	if path == "" {
+		path = x.r.URL.EscapedPath()
+	}
+	if rt, ok := s.fixed[path]; ok {
+		return rt
+	}
+	rest, ok := strings.CutPrefix(path, "/v1/tables/")
+	if !ok {
+		return nil
+	}
+	table, rest, more := strings.Cut(rest, "/")
+	x.rawTable = table
+	if !more {
+		return s.table
+	}
+	key, ok := strings.CutPrefix(rest, "rows/")
+	if !ok {
+		return nil
+	}
+	x.rawKey = key
+	return s.row
+}
+
+// admit finds out who asks, and refuses who may not.
+func (x *exchange) admit(n need) error {
+	if n == needNothing {
+		return nil
+	}
+	cs := x.r.TLS
+	if cs != nil && len(cs.PeerCertificates) == 0 {
+		return &api.Error{
+			Code:    api.CodeUnauthorized,
+			Message: "this needs a client certificate, and the connection has none",
+			Hint:    "connect with a certificate that tidal certs made for a client",
+		}
+	}
+	if n == needCertificate {
+		return nil
+	}
+	who, err := x.s.o.Identify(cs)
+	if err != nil {
+		if _, ok := errors.AsType[*api.Error](err); ok {
+			return err
+		}
+		return &api.Error{Code: api.CodeForbidden, Message: "the client certificate gives no role here: " + err.Error()}
+	}
+	if who.Role < n.role() {
+		return &api.Error{
+			Code:    api.CodeForbidden,
+			Message: fmt.Sprintf("%s has the role %s: this needs the role %s", who.Name, who.Role, n.role()),
+		}
+	}
+	x.who = who
+	return nil
+}

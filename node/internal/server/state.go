@@ -1,0 +1,43 @@
+package server
+
+import "net/http"
+
+// health answers one of the questions about health.
+func health(check Check) func(*exchange) error {
+	return func(x *exchange) error {
+		if _, err := x.query(); err != nil {
+			return err
+		}
+		answer := x.s.o.State.Health(check)
+		status := http.StatusOK
+		if answer.Status != "ok" {
+			status = http.StatusServiceUnavailable
+		}
+		return x.json(status, answer)
+	}
+}
+
+// clusterStatus answers GET /cluster/status.
+func (x *exchange) clusterStatus() error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, x.s.o.State.Status())
+}
+
+// localStatus answers GET /cluster/status/local.
+func (x *exchange) localStatus() error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, x.s.o.State.Local())
+}
+
+// handled lets another handler answer.
+func handled(h http.Handler) func(*exchange) error {
+	return func(x *exchange) error {
+		x.wrote = true
+		h.ServeHTTP(x.w, x.r)
+		return nil
+	}
+}

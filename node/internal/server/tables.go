@@ -1,0 +1,183 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidal/node/api"
+)
+
+const (
+	// maxSettings is the limit of the body of PUT /v1/tables/{table}.
+	maxSettings = 64 << 10
+	// tablePatience is how long a table may take to be made or dropped.
+	tablePatience = 30 * time.Second
+)
+
+// listTables answers GET /v1/tables.
+func (x *exchange) listTables() error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	tables, err := x.s.o.Tables.Tables(x.r.Context())
+	if err != nil {
+		return err
+	}
+	if tables == nil {
+		tables = []api.Table{} // [] and not null
+	}
+	return x.json(http.StatusOK, api.TableList{Tables: tables})
+}
+
+// getTable answers GET /v1/tables/{table}.
+func (x *exchange) getTable() error {
+	name, err := x.tableName()
+	if err != nil {
+		return err
+	}
+	table, err := x.s.o.Tables.Table(x.r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, table)
+}
+
+// putTable answers PUT /v1/tables/{table}.
+func (x *exchange) putTable() error {
+	name, err := x.tableName()
+	if err != nil {
+		return err
+	}
+	body, err := x.body(maxSettings, "the table's settings")
+	if err != nil {
+		return err
+	}
+	settings, err := parseSettings(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel, err := x.patiently()
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	table, created, err := x.s.o.Tables.CreateTable(ctx, name, settings)
+	if err != nil {
+		return x.late(ctx, err)
+	}
+	if !created {
+		return x.json(http.StatusOK, table)
+	}
+	x.w.Header().Set("Location", "/v1/tables/"+name)
+	return x.json(http.StatusCreated, table)
+}
+
+// dropTable answers DELETE /v1/tables/{table}.
+func (x *exchange) dropTable() error {
+	name, err := x.tableName()
+	if err != nil {
+		return err
+	}
+	ctx, cancel, err := x.patiently()
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := x.s.o.Tables.DropTable(ctx, name); err != nil {
+		return x.late(ctx, err)
+	}
+	x.begin(http.StatusNoContent)
+	return nil
+}
+
+// tableName returns the name in the path; these routes take no query.
+func (x *exchange) tableName() (string, error) {
+	name, _, err := x.names()
+	if err != nil {
+		return "", err
+	}
+	_, err = x.query()
+	return name, err
+}
+
+// patiently returns a context that ends when the client's patience does.
+func (x *exchange) patiently() (context.Context, context.CancelFunc, error) {
+	patience, err := x.timeout()
+	if err != nil {
+		return nil, nil, err
+	}
+	if patience == 0 || patience > tablePatience {
+		patience = tablePatience
+	}
+	ctx, cancel := context.WithDeadline(x.r.Context(), x.start.Add(patience))
+	return ctx, cancel, nil
+}
+
+// late says what became of a change that the patience was too short for.
+func (x *exchange) late(ctx context.Context, err error) error {
+	if api.CodeOf(err) != "" || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return &api.Error{
+		Code:       api.CodeOutcomeUnknown,
+		Message:    "the change was not seen to be done in time; it may be done later",
+		Hint:       "send it again: it changes nothing if it is done",
+		RetryAfter: time.Second,
+	}
+}
+
+// parseSettings reads the body of PUT /v1/tables/{table}; none at all means the
+// defaults.
+func parseSettings(body []byte) (api.TableSettings, error) {
+	var settings api.TableSettings
+	if len(bytes.TrimSpace(body)) == 0 {
+		return settings, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&settings); err != nil {
+		return settings, settingsError(body, d.InputOffset(), err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return settings, badRequest("line %d of the table's settings: something follows the JSON object", lineOf(body, d.InputOffset()))
+	}
+	if settings.Replicas < 0 || settings.Replicas > api.MaxReplicas {
+		return settings, badRequest("the table's replicas are %d: want 1 to %d, or 0 for the default", settings.Replicas, api.MaxReplicas)
+	}
+	return settings, nil
+}
+
+func settingsError(body []byte, offset int64, err error) error {
+	var (
+		syntax *json.SyntaxError
+		typed  *json.UnmarshalTypeError
+		why    = strings.TrimPrefix(err.Error(), "json: ")
+	)
+	switch {
+	case errors.As(err, &typed):
+		offset, why = typed.Offset, fmt.Sprintf("%s: a %s does not fit", typed.Field, typed.Value)
+		if typed.Field == "" {
+			why = fmt.Sprintf("a %s does not fit: want an object", typed.Value)
+		}
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		offset, why = int64(len(body)), "the JSON object is cut off"
+	}
+	return &api.Error{
+		Code:    api.CodeBadRequest,
+		Message: fmt.Sprintf("line %d of the table's settings: %s", lineOf(body, offset), why),
+		Hint:    `the settings are a JSON object with the field "replicas"`,
+	}
+}
+
+func lineOf(body []byte, offset int64) int {
+	return 1 + bytes.Count(body[:min(offset, int64(len(body)))], []byte{'\n'})
+}
