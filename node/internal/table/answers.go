@@ -1,9 +1,8 @@
 package table
 
 import (
-	"cmp"
+	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"tidal/node/api"
@@ -59,6 +58,7 @@ type lifetime struct {
 
 type queued struct {
 	id    api.RequestID
+	keyed bool
 	at    time.Duration
 	index uint64
 }
@@ -87,74 +87,72 @@ func (m *Machine) forget(b *store.Batch, l *lifetime) {
 		if l.head == len(l.queue) || m.clock-l.queue[l.head].at <= l.keep {
 			return
 		}
-		id := l.queue[l.head].id
-		b.Delete(idKey(m.id, id))
-		delete(m.answers, id)
+		oldest := l.queue[l.head]
+		b.Delete(idKey(m.id, oldest.index))
+		delete(m.answers, oldest.id)
 		m.idBytes.Add(-idCost)
 		l.pop()
 	}
 }
 
 func (m *Machine) remember(b *store.Batch, c *wire.Command, a answered) {
-	b.Set(idKey(m.id, c.ID), appendAnswered(c.Keyed, &a))
-	m.keep(c.ID, c.Keyed, a)
+	b.Set(idKey(m.id, a.index), appendAnswered(c.Keyed, c.ID, &a))
+	m.keep(queued{id: c.ID, keyed: c.Keyed, at: a.at, index: a.index}, a)
 }
 
-func (m *Machine) keep(id api.RequestID, keyed bool, a answered) {
-	m.answers[id] = a
-	l := m.life(keyed)
-	l.queue = append(l.queue, queued{id: id, at: a.at, index: a.index})
+func (m *Machine) keep(q queued, a answered) {
+	m.answers[q.id] = a
+	l := m.life(q.keyed)
+	l.queue = append(l.queue, q)
 	m.idBytes.Add(idCost)
 }
 
 func (m *Machine) loadAnswers(db Scanner) error {
 	lo, hi := store.GroupKey(uint64(m.id), SubID), store.GroupEnd(uint64(m.id), SubID)
 	err := db.Scan(lo, hi, func(k, v []byte) error {
-		if len(k) != len(lo)+len(api.RequestID{}) {
-			return fmt.Errorf("request id of %d bytes", len(k)-len(lo))
+		if len(k) != len(lo)+8 {
+			return fmt.Errorf("answer under a key of %d bytes", len(k)-len(lo))
 		}
-		id := api.RequestID(k[len(lo):])
-		keyed, a, err := decodeAnswered(v)
+		index := binary.BigEndian.Uint64(k[len(lo):])
+		q, a, err := decodeAnswered(index, v)
 		if err != nil {
-			return fmt.Errorf("answer to request %s: %w", id, err)
+			return fmt.Errorf("answer of entry %d: %w", index, err)
 		}
-		m.keep(id, keyed, a)
+		m.keep(q, a)
 		return nil
 	})
-	// Keys are in the order of their ids; the queue is in that of the entries.
-	for _, l := range []*lifetime{&m.made, &m.keyed} {
-		slices.SortFunc(l.queue, func(a, b queued) int { return cmp.Compare(a.index, b.index) })
-	}
 	return err
 }
 
-func idKey(table api.TableID, id api.RequestID) []byte {
-	return append(store.GroupKey(uint64(table), SubID), id[:]...)
+// idKey is the key of the answer that an entry gave. Answers come and go in the
+// order of their entries, which the database likes better than that of random
+// ids; they are looked up in memory alone.
+func idKey(table api.TableID, index uint64) []byte {
+	return binary.BigEndian.AppendUint64(store.GroupKey(uint64(table), SubID), index)
 }
 
-func appendAnswered(keyed bool, a *answered) []byte {
+func appendAnswered(keyed bool, id api.RequestID, a *answered) []byte {
 	v := append(make([]byte, 0, 64), idFormat)
 	v = wire.AppendBool(v, keyed)
+	v = append(v, id[:]...)
 	v = append(v, a.hash[:]...)
 	v = wire.AppendUvarint(v, uint64(a.at))
-	v = wire.AppendUvarint(v, a.index)
 	v = append(v, byte(a.outcome))
 	return wire.AppendUvarint(v, a.version)
 }
 
-func decodeAnswered(v []byte) (keyed bool, a answered, err error) {
+func decodeAnswered(index uint64, v []byte) (queued, answered, error) {
 	r := wire.NewReader(v)
 	if f := r.Byte("format"); r.Err() == nil && f != idFormat {
-		return false, answered{}, fmt.Errorf("format %d: %w", f, wire.ErrNewer)
+		return queued{}, answered{}, fmt.Errorf("format %d: %w", f, wire.ErrNewer)
 	}
-	keyed = r.Bool("keyed")
-	a.hash = r.Array16("hash")
-	a.at = time.Duration(r.Uvarint("time"))
-	a.index = r.Uvarint("index")
+	q := queued{index: index, keyed: r.Bool("keyed"), id: r.Array16("request id")}
+	a := answered{index: index, hash: r.Array16("hash"), at: time.Duration(r.Uvarint("time"))}
 	a.outcome = outcome(r.Byte("outcome"))
 	a.version = r.Uvarint("version")
 	if r.Err() == nil && a.outcome != outcomeDone && a.outcome != outcomeFailed {
-		return false, answered{}, fmt.Errorf("outcome %d: %w", a.outcome, wire.ErrNewer)
+		return queued{}, answered{}, fmt.Errorf("outcome %d: %w", a.outcome, wire.ErrNewer)
 	}
-	return keyed, a, r.Done()
+	q.at = a.at
+	return q, a, r.Done()
 }

@@ -13,7 +13,7 @@ import (
 // Keyspaces of a table inside its group's. The numbers are on disk: append only.
 const (
 	SubRow   = store.SubState     // key -> row
-	SubID    = store.SubState + 1 // request id -> answer
+	SubID    = store.SubState + 1 // index of an entry -> its request id and answer
 	SubClock = store.SubState + 2 // one record: the clock, and what was forgotten
 )
 
@@ -52,6 +52,8 @@ type Machine struct {
 	id    api.TableID
 	db    Reader
 	clock time.Duration // the table's own
+
+	ticked bool // the clock's record is due
 
 	answers map[api.RequestID]answered
 	made    lifetime // of ids that nodes made
@@ -104,8 +106,16 @@ func (m *Machine) Apply(b *store.Batch, index, term uint64, elapsed time.Duratio
 	if err != nil {
 		return [16]byte{}, nil, fmt.Errorf("table %s: entry %d of term %d: %w", m.id, index, term, err)
 	}
-	m.saveClock(b)
+	m.ticked = true
 	return c.ID, answer, nil
+}
+
+// Flush puts the table's clock into b, once for all entries that Apply put there.
+func (m *Machine) Flush(b *store.Batch) {
+	if m.ticked {
+		m.ticked = false
+		m.saveClock(b)
+	}
 }
 
 // Committed says that every batch given to Apply so far is in the database.

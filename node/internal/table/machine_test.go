@@ -87,6 +87,7 @@ func (r *replica) apply(entries ...entry) []*table.Answer {
 		}
 		answers = append(answers, a.(*table.Answer))
 	}
+	r.m.Flush(b)
 	r.check(b.Commit(false))
 	r.m.Committed()
 	if n := r.m.Pending(); n > 0 {
@@ -377,12 +378,12 @@ func TestApplyStopsAtWhatItCannotRead(t *testing.T) {
 }
 
 func TestOpenStopsAtWhatItCannotRead(t *testing.T) {
-	for sub, says := range map[byte]string{table.SubClock: "clock: format 9", table.SubID: "answer to request"} {
+	for sub, says := range map[byte]string{table.SubClock: "clock: format 9", table.SubID: "answer of entry"} {
 		r := newReplica(t)
 		b := r.db.NewBatch()
 		key := store.GroupKey(uint64(tableID), sub)
 		if sub == table.SubID {
-			key = append(key, bytes.Repeat([]byte{1}, 16)...)
+			key = append(key, bytes.Repeat([]byte{1}, 8)...)
 		}
 		b.Set(key, []byte{9})
 		r.check(b.Commit(false))
