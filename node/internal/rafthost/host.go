@@ -1,0 +1,285 @@
+package rafthost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/internal/wire"
+)
+
+// Bounds of the inbox.
+const (
+	maxInboxBytes = 64 << 20 // of raft batches; more are dropped, and sent again. Of proposals, likewise; more get ErrBusy
+	maxInboxCalls = 64 << 10 // of proposals, reads and other calls; more get ErrBusy
+)
+
+// Host drives a Stepper: one loop, fed by an inbox, ticked by the clock. Ticks
+// that a busy loop missed count as one, so that being late elects nobody. Its
+// methods may be called from any goroutine.
+type Host struct {
+	stepper *Stepper
+	tick    time.Duration
+	start   time.Time
+	wake    chan struct{}
+	ended   chan struct{} // closed when all that waited is answered
+	synced  atomic.Uint64
+	passes  atomic.Uint64
+	turned  atomic.Int64 // when the loop last turned, from start
+
+	mu struct {
+		sync.Mutex
+		batches [][]byte
+		bytes   int
+		calls   []func(*Stepper)
+		held    int // bytes that the calls hold
+		ended   bool
+	}
+}
+
+// NewHost returns a host for a Stepper that nothing else uses from now on. A
+// tick is as long as given; 0: 100 ms.
+func NewHost(s *Stepper, tick time.Duration) *Host {
+	if tick == 0 {
+		tick = 100 * time.Millisecond
+	}
+	h := &Host{stepper: s, tick: tick, start: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	h.synced.Store(s.Synced())
+	return h
+}
+
+// Run is the loop. It returns when ctx ends, or with the error that ends the
+// node; all that waits is then answered with ErrNotLeader or ErrUnknown.
+func (h *Host) Run(ctx context.Context) (err error) {
+	defer h.end()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the raft loop failed: %v\n%s", r, debug.Stack())
+		}
+	}()
+	t := time.NewTicker(h.tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			h.stepper.Tick()
+		case <-h.wake:
+		}
+		if err := h.turn(); err != nil {
+			return err
+		}
+		h.turned.Store(int64(time.Since(h.start)))
+	}
+}
+
+// turn takes the inbox in and makes one pass. What is left to do wakes the next:
+// a busy loop must still see its ticks and the end of its context.
+func (h *Host) turn() error {
+	batches, calls := h.take()
+	for _, b := range batches {
+		// A damaged batch cannot come over TLS; what stood before the damage
+		// was taken, the rest is as lost as on a bad network.
+		_ = wire.DecodeRaft(b, h.stepper.Receive)
+	}
+	for _, f := range calls {
+		f(h.stepper)
+	}
+	if !h.stepper.Dirty() {
+		return nil
+	}
+	if err := h.stepper.Pass(time.Since(h.start)); err != nil {
+		return err
+	}
+	h.synced.Store(h.stepper.Synced())
+	h.passes.Add(1)
+	if h.stepper.Dirty() {
+		h.signal()
+	}
+	return nil
+}
+
+func (h *Host) take() (batches [][]byte, calls []func(*Stepper)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	batches, calls = h.mu.batches, h.mu.calls
+	h.mu.batches, h.mu.calls = nil, nil
+	h.mu.bytes, h.mu.held = 0, 0
+	return batches, calls
+}
+
+func (h *Host) end() {
+	defer close(h.ended)
+	h.mu.Lock()
+	calls := h.mu.calls
+	h.mu.calls, h.mu.ended = nil, true
+	h.mu.Unlock()
+	for _, f := range calls {
+		f(h.stepper)
+	}
+	h.stepper.Stop()
+}
+
+func (h *Host) signal() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Deliver takes a batch of raft messages, which is the host's from now on.
+func (h *Host) Deliver(batch []byte) {
+	h.mu.Lock()
+	drop := h.mu.ended || h.mu.bytes+len(batch) > maxInboxBytes
+	if !drop {
+		h.mu.batches = append(h.mu.batches, batch)
+		h.mu.bytes += len(batch)
+	}
+	h.mu.Unlock()
+	if !drop {
+		h.signal()
+	}
+}
+
+// post queues a call that holds size bytes.
+func (h *Host) post(size int, f func(*Stepper)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.mu.ended:
+		return ErrStopped
+	case len(h.mu.calls) >= maxInboxCalls || size > 0 && h.mu.held+size > maxInboxBytes:
+		return ErrBusy
+	}
+	h.mu.calls = append(h.mu.calls, f)
+	h.mu.held += size
+	h.signal()
+	return nil
+}
+
+type outcome struct {
+	answer any
+	err    error
+}
+
+// wait posts f and waits for what it sends. An end of ctx or of the host while f
+// may be under way gives lost.
+func (h *Host) wait(ctx context.Context, lost error, f func(s *Stepper, done func(any, error))) (any, error) {
+	return h.waitHolding(ctx, 0, lost, f)
+}
+
+// waitHolding is wait for an f that holds size bytes.
+func (h *Host) waitHolding(ctx context.Context, size int, lost error, f func(s *Stepper, done func(any, error))) (any, error) {
+	c := make(chan outcome, 1)
+	err := h.post(size, func(s *Stepper) { f(s, func(a any, err error) { c <- outcome{a, err} }) })
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case o := <-c:
+		return o.answer, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", lost, context.Cause(ctx))
+	case <-h.ended:
+	}
+	select {
+	case o := <-c:
+		return o.answer, o.err
+	default: // a pass that failed halfway had it in its hands
+		return nil, fmt.Errorf("%w: %w", lost, errLoopEnded)
+	}
+}
+
+var errLoopEnded = errors.New("the raft loop ended")
+
+// Propose replicates data as an entry of a group and returns the machine's
+// answer. Errors: ErrNoGroup, ErrNotLeader, ErrBusy and ErrStopped (nothing was
+// done), ErrUnknown (it may have been, or may still be).
+func (h *Host) Propose(ctx context.Context, group uint64, id [16]byte, data []byte) (any, error) {
+	return h.waitHolding(ctx, len(data), ErrUnknown, func(s *Stepper, done func(any, error)) { s.Propose(group, id, data, done) })
+}
+
+// ReadIndex returns once all that was acknowledged before the call is applied
+// here. Errors: ErrNoGroup, ErrNotLeader, ErrBusy, ErrStopped, or the end of ctx.
+func (h *Host) ReadIndex(ctx context.Context, group uint64) error {
+	_, err := h.wait(ctx, ErrNotLeader, func(s *Stepper, done func(any, error)) {
+		s.Read(group, func(err error) { done(nil, err) })
+	})
+	return err
+}
+
+// Transfer hands a group to another replica and returns once this one does not
+// lead it any more. Errors: ErrNoGroup, ErrNotLeader, ErrBusy, ErrTransfer,
+// ErrStopped, or the end of ctx.
+func (h *Host) Transfer(ctx context.Context, group, to uint64) error {
+	_, err := h.wait(ctx, ErrTransfer, func(s *Stepper, done func(any, error)) {
+		s.Transfer(group, to, func(err error) { done(nil, err) })
+	})
+	return err
+}
+
+// Add opens a replica, or makes it.
+func (h *Host) Add(ctx context.Context, o GroupOptions) error {
+	_, err := h.wait(ctx, ErrStopped, func(s *Stepper, done func(any, error)) { done(nil, s.Add(o)) })
+	return err
+}
+
+// Remove drops a replica for ever.
+func (h *Host) Remove(ctx context.Context, group uint64) error {
+	_, err := h.wait(ctx, ErrStopped, func(s *Stepper, done func(any, error)) { done(nil, s.Remove(group)) })
+	return err
+}
+
+// Progress returns a snapshot of a group's replica here. Errors: ErrNoGroup,
+// ErrBusy, ErrStopped, or the end of ctx.
+func (h *Host) Progress(ctx context.Context, group uint64) (Progress, error) {
+	a, err := h.wait(ctx, ErrStopped, func(s *Stepper, done func(any, error)) {
+		p, ok := s.Progress(group)
+		if !ok {
+			done(nil, ErrNoGroup)
+			return
+		}
+		done(p, nil)
+	})
+	p, _ := a.(Progress) // the zero one with an error
+	return p, err
+}
+
+// Level returns the id of a node's voter in a group that this replica leads, if
+// it answers and lacks at most reach entries; else 0. Errors: as of Progress.
+func (h *Host) Level(ctx context.Context, group uint64, node string, reach uint64) (uint64, error) {
+	p, err := h.Progress(ctx, group)
+	if err != nil {
+		return 0, err
+	}
+	for _, x := range p.Peers {
+		if x.Node == node && x.Voter && x.Active && x.Match+reach >= p.Last {
+			return x.Replica, nil
+		}
+	}
+	return 0, nil
+}
+
+// Unreachable says that messages to a node may have been lost.
+func (h *Host) Unreachable(node string) {
+	_ = h.post(0, func(s *Stepper) { s.Unreachable(node) }) // the next heartbeat mends it too
+}
+
+// Campaign makes a replica stand for election now.
+func (h *Host) Campaign(group uint64) {
+	_ = h.post(0, func(s *Stepper) { s.Campaign(group) }) // its election timeout comes too
+}
+
+// Synced returns the number of the last batch that is on the disk for certain.
+func (h *Host) Synced() uint64 { return h.synced.Load() }
+
+// Idle returns how long ago the loop last turned. It turns each tick at least.
+func (h *Host) Idle() time.Duration { return time.Since(h.start) - time.Duration(h.turned.Load()) }
+
+// Passes returns how many passes the loop has finished.
+func (h *Host) Passes() uint64 { return h.passes.Load() }

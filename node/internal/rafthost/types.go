@@ -1,0 +1,144 @@
+package rafthost
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/internal/store"
+)
+
+// What ends a proposal, a read or a transfer that did not succeed.
+var (
+	// ErrNotLeader: this replica does not lead its group; nothing was done.
+	ErrNotLeader = errors.New("this replica does not lead its group")
+	// ErrUnknown: raft accepted the proposal, and this replica lost the group
+	// before it saw what became of it.
+	ErrUnknown = errors.New("the group was lost while the proposal was under way")
+	// ErrBusy: a bound of the host is reached; nothing was done.
+	ErrBusy = errors.New("the node has too much under way")
+	// ErrNoGroup: the node holds no replica of the group; nothing was done.
+	ErrNoGroup = errors.New("no replica of the group is here")
+	// ErrTransfer: the target did not take the group over in time.
+	ErrTransfer = errors.New("the target did not take the group over")
+	// ErrStopped: the host has ended; nothing was done.
+	ErrStopped = errors.New("the node is stopping")
+)
+
+// Entry is a committed entry as a state machine sees it.
+type Entry struct {
+	Index, Term uint64
+	// Elapsed is how long after its previous entry the leader proposed this one,
+	// by the leader's monotonic clock, in whole milliseconds; 0 for the first of
+	// a term. Its sum is a clock on which all replicas agree.
+	Elapsed time.Duration
+	Data    []byte // empty: raft's own entry at the start of a term
+}
+
+// Machine is a group's state machine. It is deterministic, and called by the
+// loop alone.
+type Machine interface {
+	// Apply writes an entry's effect into b, together with nothing else, and
+	// returns the id of the proposal that it answers and the answer. An error
+	// means that the replica cannot go on: the node stops.
+	Apply(b *store.Batch, e Entry) (id [16]byte, answer any, err error)
+	// Flush writes into b what the calls of Apply since the last Flush left to be
+	// written once for all of them. It is called for the same b.
+	Flush(b *store.Batch)
+	// Committed is called when the batch of earlier calls is in the database.
+	Committed()
+}
+
+// GroupOptions describe a replica that the node holds.
+type GroupOptions struct {
+	Group   uint64
+	Replica uint64            // raft id of the replica here
+	Nodes   map[uint64]string // node of each replica of the group
+	Machine Machine
+	// Voters is the first configuration, and First may write the machine's first
+	// state; they are used only when the disk has no replica yet.
+	Voters []uint64
+	First  func(b *store.Batch)
+	Gauge  *Gauge // may be nil
+}
+
+// Gauge shows how far a replica is to readers outside the loop. It is written
+// after what it tells has come true.
+type Gauge struct {
+	Commit, Applied atomic.Uint64 // raft indexes
+}
+
+// Event tells what changed in a group. Events come in order, from the loop.
+type Event struct {
+	Group      uint64
+	Was, State State
+}
+
+// State is what a replica knows of its group.
+type State struct {
+	Replica uint64
+	Term    uint64
+	Lead    uint64 // replica that leads, 0 while none is known
+	Leads   bool
+	Owns    bool // leads, and has applied an entry of its own term
+}
+
+// Progress is a snapshot of a replica, for status and for choosing targets.
+type Progress struct {
+	State
+
+	Commit, Applied, Last uint64
+	Peers                 []Peer // of a leader: the other replicas
+}
+
+// Peer is what a leader knows of another replica.
+type Peer struct {
+	Replica uint64
+	Node    string
+	Voter   bool
+	Match   uint64
+	Active  bool // has answered within the last election timeout
+}
+
+// Sender takes a batch of raft messages for a node. It must not block; what it
+// cannot take it drops.
+type Sender interface {
+	Send(node string, batch []byte)
+}
+
+// Defect breaks the host on purpose, in a way that a test must find. The zero
+// value is the host as it should be.
+type Defect uint8
+
+// The defects.
+const (
+	Sound             Defect = iota
+	AckBeforeSync            // answers to peers leave before the disk has what they promise
+	VoteNotPersisted         // a vote is not written
+	CommitNotWithRows        // the stored commit does not move with the applied rows
+)
+
+// Options of a Stepper.
+type Options struct {
+	DB     *store.DB
+	Sender Sender
+	Events func(Event) // called from Pass
+
+	// ElectionTicks is how many ticks without a leader make a follower stand for
+	// election; 0: 10. A tick is 100 ms in production.
+	ElectionTicks int
+	// LogCache bounds the log tails in memory, in bytes; 0: 64 MiB.
+	LogCache int
+	Defect   Defect
+}
+
+// Limits of a group.
+const (
+	maxMessage     = 128 << 10 // bytes of entries in one append message
+	maxCommitted   = 4 << 20   // bytes of entries applied in one pass
+	maxUncommitted = 16 << 20  // bytes that a leader has appended and not committed
+	maxInflight    = 4 << 20   // bytes sent to a follower and not answered
+	maxInflightN   = 256       // messages, likewise
+	maxQueued      = 16 << 20  // bytes of proposals that wait for raft
+	entryHeader    = 1         // version of an entry's header
+)
