@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/table"
+	"tidal/node/internal/wire"
+)
+
+// client sends one request after another, and each again until it is answered.
+type client struct {
+	w      *world
+	number int
+	count  int // requests so far
+	op     *op // under way; nil: none
+}
+
+// op is one request of a client.
+type op struct {
+	c       *client
+	group   uint64
+	command wire.Command // of a read, its key alone
+	data    []byte       // the command as it is proposed; nil: a read
+	floor   uint64       // what had been acknowledged when it was first sent
+	tries   int
+	began   time.Duration
+}
+
+// next begins another request, until the end of the run.
+func (c *client) next() {
+	if c.op = nil; c.w.healed {
+		return
+	}
+	c.count++
+	o := &op{c: c, group: pick(c.w, c.w.groups...), began: c.w.now}
+	key := fmt.Sprintf("key-%d", c.w.rng.IntN(keys))
+	o.command = wire.Command{Key: key}
+	if c.w.chance(0.2) {
+		o.floor = c.w.history.floor(o.group, key)
+	} else {
+		o.command.Op = api.OpPut
+		o.command.Value = fmt.Appendf(nil, "%d of client %d", c.count, c.number)
+		if c.w.chance(0.1) {
+			o.command.Value = append(o.command.Value, make([]byte, c.w.rng.IntN(4<<10))...)
+		}
+		o.command.ID = api.RequestID{0: byte(c.number) + 1}
+		binary.BigEndian.PutUint64(o.command.ID[8:], uint64(c.count))
+		o.command.Hash = o.command.RequestHash(api.TableID(o.group))
+		o.data = wire.AppendCommand(nil, &o.command)
+		o.floor = c.w.history.newest(o.group)
+	}
+	c.op = o
+	o.try()
+}
+
+// try sends the request to a node. An answer that does not come in time is not
+// waited for: the request goes out again, to whoever leads then.
+func (o *op) try() {
+	w := o.c.w
+	o.tries++
+	if o.tries > 1 {
+		w.report.Resent++
+	}
+	try := o.tries
+	n := w.target(o.group)
+	w.after(w.between(50*time.Microsecond, time.Millisecond), func() { o.arrive(n) })
+	w.after(100*time.Millisecond, func() { o.retry(try) })
+}
+
+// retry sends the request again unless it was answered, or is another's turn.
+// While things go wrong a client gives up at last: whether the write was done it
+// does not know.
+func (o *op) retry(try int) {
+	switch {
+	case o.c.op != o || o.tries != try:
+	case !o.c.w.healed && o.c.w.now-o.began > time.Second:
+		o.c.next()
+	default:
+		o.try()
+	}
+}
+
+// target returns a node for a request: mostly one that takes itself for the
+// leader, of whom there may be several.
+func (w *world) target(group uint64) *node {
+	var leaders []*node
+	for _, n := range w.nodes {
+		if n.leads(group) {
+			leaders = append(leaders, n)
+		}
+	}
+	if len(leaders) == 0 || w.chance(0.25) {
+		return pick(w, w.nodes...)
+	}
+	return pick(w, leaders...)
+}
+
+// arrive is the request at a node.
+func (o *op) arrive(n *node) {
+	if n.stepper == nil {
+		return
+	}
+	life := n.life
+	if o.data == nil {
+		n.stepper.Read(o.group, func(err error) {
+			if n.alive(life) {
+				o.read(n, err)
+			}
+		})
+	} else {
+		n.stepper.Propose(o.group, o.command.ID, o.data, func(a any, err error) {
+			if n.alive(life) {
+				o.written(n, a, err)
+			}
+		})
+	}
+	n.wake()
+}
+
+// written is the answer to a write leaving its node.
+func (o *op) written(n *node, answer any, err error) {
+	w := o.c.w
+	if err != nil {
+		o.refused(n, err)
+		return
+	}
+	a, ok := answer.(*table.Answer)
+	if !ok || a.Err() != nil {
+		w.history.find("group %d: a write without conditions was answered with %+v", o.group, answer)
+		return
+	}
+	w.after(w.between(50*time.Microsecond, time.Millisecond), func() {
+		w.trace("ack %d %x by %s: %d", o.group, o.command.ID, n.name, a.Version)
+		w.history.ack(o.group, &o.command, o.floor, a.Version)
+		if !w.healed && w.chance(0.05) {
+			o.arrive(w.target(o.group)) // a proxy sends it once more
+		}
+		o.finish()
+	})
+}
+
+// read is the answer to a read leaving its node, with the row that it has now.
+func (o *op) read(n *node, err error) {
+	w := o.c.w
+	if err != nil {
+		o.refused(n, err)
+		return
+	}
+	row, _, err := table.Get(n.db, api.TableID(o.group), o.command.Key)
+	if err != nil {
+		w.history.find("node %s: %v", n.name, err)
+		return
+	}
+	w.after(w.between(50*time.Microsecond, time.Millisecond), func() {
+		if o.c.op != o {
+			return // nobody waits for it
+		}
+		w.trace("read %d %s by %s: %d", o.group, o.command.Key, n.name, row.Version)
+		w.report.Reads++
+		w.history.read(o.group, o.command.Key, o.floor, row)
+		o.finish()
+	})
+}
+
+// refused sends the request again soon, to another node.
+func (o *op) refused(n *node, err error) {
+	switch {
+	case errors.Is(err, rafthost.ErrNotLeader), errors.Is(err, rafthost.ErrUnknown):
+	default:
+		o.c.w.history.find("node %s refuses a request: %v", n.name, err)
+		return
+	}
+	w := o.c.w
+	if errors.Is(err, rafthost.ErrNotLeader) && o.data != nil && o.tries == 1 && o.c.op == o && w.chance(0.3) {
+		// Nothing was done, so the client may leave it at that.
+		w.history.refuse(o.group, o.command.ID)
+		o.finish()
+		return
+	}
+	try := o.tries
+	w.after(w.between(time.Millisecond, 20*time.Millisecond), func() { o.retry(try) })
+}
+
+// finish ends the request if it is under way still, and lets the next one come.
+func (o *op) finish() {
+	if c := o.c; c.op == o {
+		c.op = nil
+		c.w.after(c.w.between(0, 20*time.Millisecond), c.next)
+	}
+}

@@ -1,0 +1,23 @@
+// Package sim is for tests only: it runs a cluster of three replicas of several
+// tables in one event loop, in virtual time, from one seed, and checks what the
+// clients and the replicas saw.
+//
+// What runs is what production runs below the network: store on pebble,
+// rafthost.Stepper, table.Machine. The network, the clocks, the disks and the
+// clients are simulated: messages are late, lost, doubled and out of order, links
+// break, nodes tick at their own pace, and crash between two steps or in the
+// middle of a write to their disk.
+//
+// The same seed gives the same run, to the byte. Two things that are not the
+// loop's take part in it: raft draws its election timeouts from crypto/rand, so
+// a test seeds that too; and pebble has goroutines, so Run must be called in a
+// synctest bubble and waits for them after each step that touches a disk.
+//
+// The tests read the environment: TIDAL_SIM_SEEDS (a number, or FROM-TO) is which
+// seeds TestSeeds runs, TIDAL_SIM_SEED the one that TestSeed replays with a trace,
+// TIDAL_SIM_DEFECT with which defect it does so, and TIDAL_SIM_SEARCH the seeds in
+// which TestDefects looks for those that find each defect.
+//
+// It may import node/api, wire, store, table, rafthost, raftpb and pebble's vfs.
+// No production code may import it.
+package sim

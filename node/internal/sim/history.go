@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/table"
+	"tidal/node/internal/wire"
+)
+
+// history is what clients and replicas saw, checked as it comes. A finding is a
+// broken promise.
+type history struct {
+	findings []string
+	tables   map[uint64]*tableHistory
+	leaders  map[termOf]uint64             // replica that led
+	votes    map[termOf]map[uint64]uint64  // by voter: whom it voted for
+	durable  map[replicaOf]durable         // what a restart must find again
+	hashes   map[uint64]map[uint64]tableAt // by group and replica, at the end
+}
+
+type termOf struct{ group, term uint64 }
+
+type replicaOf struct{ group, replica uint64 }
+
+// durable is what a replica has on its disk for certain.
+type durable struct {
+	term, commit, applied uint64
+}
+
+// tableAt is a table at the end, on one replica.
+type tableAt struct {
+	applied uint64
+	hash    [32]byte
+}
+
+// tableHistory is the one order of a table's entries, as the first replica to
+// apply each of them showed it, and what clients know of it.
+type tableHistory struct {
+	entries []applied           // entry i+1
+	first   map[[16]byte]uint64 // first entry of each request: the one that counts
+	rows    map[string]uint64   // entry that last wrote each row
+	acked   map[[16]byte]uint64 // versions that clients were told
+	refused map[[16]byte]bool   // requests of which nothing may be done
+	newest  uint64              // highest of them
+	floors  map[string]uint64   // by key, the newest version that a client was told or read
+}
+
+type applied struct {
+	sum   [32]byte
+	key   string
+	value []byte
+}
+
+func newHistory(groups []uint64) *history {
+	h := &history{
+		tables:  map[uint64]*tableHistory{},
+		leaders: map[termOf]uint64{},
+		votes:   map[termOf]map[uint64]uint64{},
+		durable: map[replicaOf]durable{},
+		hashes:  map[uint64]map[uint64]tableAt{},
+	}
+	for _, g := range groups {
+		h.tables[g] = &tableHistory{
+			first:   map[[16]byte]uint64{},
+			rows:    map[string]uint64{},
+			acked:   map[[16]byte]uint64{},
+			refused: map[[16]byte]bool{},
+			floors:  map[string]uint64{},
+		}
+		h.hashes[g] = map[uint64]tableAt{}
+	}
+	return h
+}
+
+func (h *history) find(format string, args ...any) {
+	h.findings = append(h.findings, fmt.Sprintf(format, args...))
+}
+
+// led takes that a replica leads. It voted for itself then.
+func (h *history) led(at termOf, replica uint64) {
+	if other, ok := h.leaders[at]; ok && other != replica {
+		h.find("group %d has two leaders in term %d: %d and %d", at.group, at.term, other, replica)
+	}
+	h.leaders[at] = replica
+	h.voted(at, replica, replica)
+}
+
+// voted takes that a replica gave its vote away.
+func (h *history) voted(at termOf, voter, candidate uint64) {
+	if h.votes[at] == nil {
+		h.votes[at] = map[uint64]uint64{}
+	}
+	if other, ok := h.votes[at][voter]; ok && other != candidate {
+		h.find("group %d: replica %d voted twice in term %d: for %d and %d", at.group, voter, at.term, other, candidate)
+	}
+	h.votes[at][voter] = candidate
+}
+
+// apply takes an entry that a replica applied, and what its machine answered.
+func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer) {
+	t := h.tables[at.group]
+	n := uint64(len(t.entries))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %x", e.Term, e.Elapsed, e.Data))
+	switch {
+	case e.Index > n+1:
+		h.find("group %d: replica %d applies entry %d, and nobody applied entry %d", at.group, at.replica, e.Index, n+1)
+		return
+	case e.Index <= n && t.entries[e.Index-1].sum != sum:
+		h.find("group %d: entry %d of replica %d, of term %d, is not the one that another applied", at.group, e.Index, at.replica, e.Term)
+		return
+	}
+	if len(e.Data) == 0 {
+		if e.Index == n+1 {
+			t.entries = append(t.entries, applied{sum: sum})
+		}
+		return
+	}
+	c, err := wire.DecodeCommand(e.Data)
+	if err != nil {
+		h.find("group %d: entry %d: %v", at.group, e.Index, err)
+		return
+	}
+	if e.Index == n+1 {
+		t.entries = append(t.entries, applied{sum: sum, key: c.Key, value: bytes.Clone(c.Value)})
+		if t.refused[c.ID] {
+			h.find("group %d: request %s was refused as not done, and became entry %d", at.group, c.ID, e.Index)
+		}
+		if t.first[c.ID] == 0 {
+			t.first[c.ID] = e.Index
+			t.rows[c.Key] = e.Index
+		}
+	}
+	if a == nil || a.Err() != nil || a.Version != t.first[c.ID] {
+		h.find("group %d: replica %d answers entry %d with %+v, its request was done by entry %d", at.group, at.replica, e.Index, a, t.first[c.ID])
+	}
+}
+
+// ack takes the answer to a write, and its version. floor is the newest version
+// that any client had been told when the write was first sent.
+func (h *history) ack(group uint64, c *wire.Command, floor, version uint64) {
+	t := h.tables[group]
+	if before, ok := t.acked[c.ID]; ok && before != version {
+		h.find("group %d: request %s was answered twice: version %d, then %d", group, c.ID, before, version)
+	}
+	t.acked[c.ID] = version
+	switch {
+	case t.first[c.ID] != version || version == 0:
+		h.find("group %d: request %s was acknowledged as entry %d, which does not hold it", group, c.ID, version)
+		return
+	case version <= floor:
+		h.find("group %d: request %s became entry %d, though entry %d was acknowledged before it was sent", group, c.ID, version, floor)
+	}
+	t.newest = max(t.newest, version)
+	t.floors[c.Key] = max(t.floors[c.Key], version)
+}
+
+// refuse takes that a client was told that nothing of its request was done, and
+// that it will not send it again.
+func (h *history) refuse(group uint64, id [16]byte) {
+	t := h.tables[group]
+	t.refused[id] = true
+	if v := t.first[id]; v != 0 {
+		h.find("group %d: request %s was refused as not done, and is entry %d", group, id, v)
+	}
+}
+
+// floor returns the newest version of a row that a client was told or read.
+func (h *history) floor(group uint64, key string) uint64 { return h.tables[group].floors[key] }
+
+// newest returns the newest version of a table that a client was told.
+func (h *history) newest(group uint64) uint64 { return h.tables[group].newest }
+
+// read takes what a linearizable read returned. floor is what floor was when it began.
+func (h *history) read(group uint64, key string, floor uint64, row table.Row) {
+	t := h.tables[group]
+	if row.Version < floor {
+		h.find("group %d: a read of %q gave version %d, though version %d was there before it began", group, key, row.Version, floor)
+		return
+	}
+	h.checkRow(group, key, row)
+	t.floors[key] = max(t.floors[key], row.Version)
+}
+
+func (h *history) checkRow(group uint64, key string, row table.Row) {
+	t := h.tables[group]
+	if row.Version == 0 {
+		return
+	}
+	if row.Version > uint64(len(t.entries)) || t.entries[row.Version-1].key != key ||
+		!bytes.Equal(t.entries[row.Version-1].value, row.Value) {
+		h.find("group %d: row %q is %q at version %d, which is not what that entry wrote", group, key, row.Value, row.Version)
+	}
+}
+
+// synced takes what a replica has on its disk after a sync.
+func (h *history) synced(at replicaOf, d durable) { h.durable[at] = d }
+
+// restarted takes what a replica found on its disk.
+func (h *history) restarted(at replicaOf, d durable) {
+	if was := h.durable[at]; d.term < was.term || d.commit < was.commit || d.applied < was.applied {
+		h.find("group %d: replica %d came back at %+v, and had %+v on its disk", at.group, at.replica, d, was)
+	}
+}
+
+// log takes the terms of the entries that a replica has on its disk.
+func (h *history) log(at replicaOf, terms []uint64) {
+	for i := 1; i < len(terms); i++ {
+		if terms[i] < terms[i-1] {
+			h.find("group %d: replica %d has entry %d of term %d behind one of term %d", at.group, at.replica, i+1, terms[i], terms[i-1])
+			return
+		}
+	}
+}
+
+// rest takes a replica's table at the end: how far it is applied, its hash, and
+// its rows.
+func (h *history) rest(at replicaOf, end tableAt, rows map[string]table.Row) {
+	t := h.tables[at.group]
+	if n := uint64(len(t.entries)); end.applied != n {
+		h.find("group %d: replica %d ends at entry %d, others applied entry %d", at.group, at.replica, end.applied, n)
+	}
+	for replica, other := range h.hashes[at.group] {
+		if other.hash != end.hash {
+			h.find("group %d: replicas %d and %d end with different tables", at.group, replica, at.replica)
+			break
+		}
+	}
+	h.hashes[at.group][at.replica] = end
+	for _, key := range slices.Sorted(maps.Keys(rows)) {
+		h.checkRow(at.group, key, rows[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.rows)) {
+		if v := rows[key].Version; v != t.rows[key] {
+			h.find("group %d: replica %d ends with version %d of row %q, the last write to it is entry %d", at.group, at.replica, v, key, t.rows[key])
+		}
+	}
+}
+
+// acknowledged returns how many writes clients know to be done.
+func (h *history) acknowledged() int {
+	n := 0
+	for _, t := range h.tables {
+		n += len(t.acked)
+	}
+	return n
+}

@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"tidal/node/api"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/table"
+	"tidal/node/internal/wire"
+)
+
+// put returns a write and the entry of the log that holds it.
+func put(index uint64, id byte, key, value string) (*wire.Command, rafthost.Entry) {
+	c := &wire.Command{Op: api.OpPut, ID: api.RequestID{id}, Key: key, Value: []byte(value)}
+	return c, rafthost.Entry{Index: index, Term: 1, Data: wire.AppendCommand(nil, c)}
+}
+
+// planted is a history of one table on three replicas: raft's own entry, the
+// writes 2 and 3 of one row, and write 2 once more.
+func planted() *history {
+	h := newHistory([]uint64{2})
+	for replica := uint64(1); replica <= 3; replica++ {
+		at := replicaOf{2, replica}
+		_, two := put(2, 2, "k", "two")
+		_, three := put(3, 3, "k", "three")
+		again := two
+		again.Index = 4
+		h.apply(at, rafthost.Entry{Index: 1, Term: 1}, nil)
+		h.apply(at, two, &table.Answer{Version: 2})
+		h.apply(at, three, &table.Answer{Version: 3})
+		h.apply(at, again, &table.Answer{Version: 2})
+	}
+	h.led(termOf{2, 1}, 1)
+	h.voted(termOf{2, 1}, 2, 1)
+	h.synced(replicaOf{2, 1}, durable{1, 4, 4})
+	two, _ := put(2, 2, "k", "two")
+	h.ack(2, two, 0, 2)
+	three, _ := put(3, 3, "k", "three")
+	h.ack(2, three, 2, 3)
+	return h
+}
+
+// TestHistory breaks each promise once: a check that cannot fail proves nothing.
+func TestHistory(t *testing.T) {
+	at := replicaOf{2, 1}
+	two, entry := put(2, 2, "k", "two")
+	row := table.Row{Version: 3, Value: []byte("three")}
+	rows := map[string]table.Row{"k": row}
+	for _, c := range []struct {
+		name string
+		do   func(h *history)
+		want string // of the finding; "": there is none
+	}{
+		{"as it should be", func(h *history) {
+			h.ack(2, two, 0, 2)
+			h.read(2, "k", 3, row)
+			h.led(termOf{2, 1}, 1)
+			h.restarted(at, durable{1, 4, 4})
+			h.log(at, []uint64{1, 1, 2})
+			h.refuse(2, [16]byte{9})
+			h.rest(at, tableAt{applied: 4}, rows)
+			h.rest(replicaOf{2, 2}, tableAt{applied: 4}, rows)
+		}, ""},
+		{"two leaders", func(h *history) { h.led(termOf{2, 1}, 3) }, "two leaders"},
+		{"two votes", func(h *history) { h.voted(termOf{2, 1}, 2, 3) }, "voted twice"},
+		{"a vote of the leader", func(h *history) { h.voted(termOf{2, 1}, 1, 3) }, "voted twice"},
+		{"two entries of one index", func(h *history) {
+			entry.Term = 2
+			h.apply(at, entry, &table.Answer{Version: 2})
+		}, "not the one"},
+		{"two times of one entry", func(h *history) {
+			_, e := put(2, 2, "k", "two")
+			e.Elapsed = time.Millisecond
+			h.apply(at, e, &table.Answer{Version: 2})
+		}, "not the one"},
+		{"an entry left out", func(h *history) { h.apply(at, rafthost.Entry{Index: 6, Term: 1}, nil) }, "nobody applied"},
+		{"a write done twice", func(h *history) {
+			_, e := put(5, 2, "k", "two")
+			h.apply(at, e, &table.Answer{Version: 5})
+		}, "was done by entry 2"},
+		{"a refused write that is done", func(h *history) {
+			_, e := put(5, 9, "k", "nine")
+			h.refuse(2, [16]byte{9})
+			h.apply(at, e, &table.Answer{Version: 5})
+		}, "became entry 5"},
+		{"a done write that is refused", func(h *history) { h.refuse(2, [16]byte{2}) }, "is entry 2"},
+		{"two answers", func(h *history) { h.ack(2, two, 0, 4) }, "answered twice"},
+		{"an answer to nothing", func(h *history) {
+			c, _ := put(5, 9, "k", "nine")
+			h.ack(2, c, 0, 5)
+		}, "does not hold it"},
+		{"a write before one that was done", func(h *history) { h.ack(2, two, 3, 2) }, "before it was sent"},
+		{"an old read", func(h *history) { h.read(2, "k", 3, table.Row{Version: 2, Value: []byte("two")}) }, "was there before"},
+		{"a read of nothing", func(h *history) { h.read(2, "k", 3, table.Row{}) }, "was there before"},
+		{"a read of what nobody wrote", func(h *history) { h.read(2, "k", 3, table.Row{Version: 3, Value: []byte("two")}) }, "not what that entry wrote"},
+		{"a lost term", func(h *history) { h.restarted(at, durable{0, 4, 4}) }, "came back"},
+		{"a lost commit", func(h *history) { h.restarted(at, durable{1, 3, 4}) }, "came back"},
+		{"a lost row", func(h *history) { h.restarted(at, durable{1, 4, 3}) }, "came back"},
+		{"a stale tail", func(h *history) { h.log(at, []uint64{1, 2, 1}) }, "behind one of term"},
+		{"a replica behind", func(h *history) { h.rest(at, tableAt{applied: 3}, rows) }, "others applied entry 4"},
+		{"another table", func(h *history) {
+			h.rest(at, tableAt{applied: 4}, rows)
+			h.rest(replicaOf{2, 2}, tableAt{applied: 4, hash: [32]byte{1}}, rows)
+		}, "different tables"},
+		{"a row lost", func(h *history) { h.rest(at, tableAt{applied: 4}, nil) }, "the last write to it"},
+		{"a row damaged", func(h *history) {
+			h.rest(at, tableAt{applied: 4}, map[string]table.Row{"k": {Version: 3, Value: []byte("thr")}})
+		}, "not what that entry wrote"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := planted()
+			c.do(h)
+			got := strings.Join(h.findings, "\n")
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestDisk crashes a disk in the middle of a write and before a sync.
+func TestDisk(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		point crashPoint
+		want  string
+	}{
+		{"in a write", crashPoint{bytes: 3}, "onetwo" + "thr"},
+		{"at the first byte", crashPoint{bytes: 0}, "onetwo"},
+		{"behind a write", crashPoint{bytes: 5}, "onetwo" + "three"},
+		{"in a write, what is not synced is lost", crashPoint{bytes: 3, synced: true}, "one"},
+		{"before a sync", crashPoint{atSync: true}, "onetwo" + "three" + "four"},
+		{"before a sync, what is not synced is lost", crashPoint{atSync: true, synced: true}, "one"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(vfs.NewCrashableMem())
+			f, err := d.Create("f", vfs.WriteCategoryUnspecified)
+			check(t, err)
+			dir, err := d.OpenDir("/")
+			check(t, err)
+			check(t, dir.Sync())
+			write(t, f, "one")
+			check(t, f.Sync())
+			write(t, f, "two")
+			d.arm(c.point)
+			write(t, f, "three")
+			write(t, f, "four")
+			check(t, f.Sync())
+			if got := read(t, d); got != "onetwothreefour" {
+				t.Errorf("the disk that went on has %q", got)
+			}
+			image := d.image()
+			if image == nil {
+				t.Fatal("it did not crash")
+			}
+			if got := read(t, image); got != c.want {
+				t.Errorf("the crash left %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, f vfs.File, s string) {
+	t.Helper()
+	_, err := f.Write([]byte(s))
+	check(t, err)
+}
+
+func read(t *testing.T, fs vfs.FS) string {
+	t.Helper()
+	f, err := fs.Open("f")
+	check(t, err)
+	var b bytes.Buffer
+	_, err = b.ReadFrom(f)
+	check(t, err)
+	check(t, f.Close())
+	return b.String()
+}

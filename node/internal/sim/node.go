@@ -1,0 +1,300 @@
+package sim
+
+import (
+	"fmt"
+	"runtime/debug"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"tidal/node/api"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/store"
+	"tidal/node/internal/table"
+	"tidal/node/internal/wire"
+)
+
+// node is one machine: its disk, and while it runs, what runs on it.
+type node struct {
+	w       *world
+	name    string
+	replica uint64 // its raft id in every group
+	pace    time.Duration
+
+	disk    *disk
+	life    int // how often it was started
+	started time.Duration
+	db      *store.DB
+	stepper *rafthost.Stepper // nil: it is down
+	gauges  map[uint64]*rafthost.Gauge
+	due     bool   // a pass is on the way
+	synced  uint64 // number of the last synced pass
+}
+
+// recorder is a table's machine that shows the history what it applies.
+type recorder struct {
+	n       *node
+	group   uint64
+	machine *table.Machine
+	next    uint64 // entry that comes next; 0: not known yet
+}
+
+// Apply implements rafthost.Machine.
+func (r *recorder) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error) {
+	if r.next != 0 && e.Index != r.next {
+		r.n.w.history.find("group %d: replica %d applies entry %d, and entry %d comes next", r.group, r.n.replica, e.Index, r.next)
+	}
+	r.next = e.Index + 1
+	id, answer, err := r.machine.Apply(b, e.Index, e.Term, e.Elapsed, e.Data)
+	if err != nil {
+		return id, nil, err
+	}
+	a, _ := answer.(*table.Answer) // nil for raft's own
+	r.n.w.history.apply(replicaOf{r.group, r.n.replica}, e, a)
+	return id, answer, nil
+}
+
+// Flush implements rafthost.Machine.
+func (r *recorder) Flush(b *store.Batch) { r.machine.Flush(b) }
+
+// Committed implements rafthost.Machine.
+func (r *recorder) Committed() { r.machine.Committed() }
+
+// start opens the database and all replicas, from what is on the disk.
+func (n *node) start() {
+	n.life++
+	n.started = n.w.now
+	n.due = false
+	n.w.trace("start %s", n.name)
+	if n.life > 1 && !n.w.healed && n.w.chance(0.1) {
+		n.disk.arm(n.w.drawCrash(4 << 10))
+	}
+	err := n.guard(n.open)
+	synctest.Wait()
+	n.disk.disarm()
+	if image := n.disk.image(); image != nil {
+		n.w.report.Unborn++
+		n.stop(image)
+		return
+	}
+	if err != nil {
+		n.w.history.find("node %s cannot start: %v", n.name, err)
+		return
+	}
+	n.tick(n.life)
+	n.wake()
+}
+
+func (n *node) open() (err error) {
+	n.db, err = store.Open("db", store.Options{
+		FS:         n.disk,
+		CacheBytes: 1 << 20,
+		Fatal:      func(err error) { panic(err) }, //nolint:forbidigo // no disk fails here: the simulator is wrong
+	})
+	if err != nil {
+		return err
+	}
+	s, err := rafthost.NewStepper(rafthost.Options{
+		DB: n.db, Sender: n, Events: n.event, ElectionTicks: electionTicks, LogCache: n.w.logCache, Defect: n.w.o.Defect,
+	})
+	if err != nil {
+		return err
+	}
+	if s.Synced() < n.synced {
+		n.w.history.find("node %s came back at pass %d, and had synced pass %d", n.name, s.Synced(), n.synced)
+	}
+	n.synced = s.Synced()
+	n.gauges = map[uint64]*rafthost.Gauge{}
+	for _, g := range n.w.groups {
+		if err := n.add(s, g); err != nil {
+			return err
+		}
+	}
+	n.stepper = s
+	return nil
+}
+
+func (n *node) add(s *rafthost.Stepper, group uint64) error {
+	m, err := table.Open(n.db, api.TableID(group))
+	if err != nil {
+		return err
+	}
+	r := &recorder{n: n, group: group, machine: m}
+	o := rafthost.GroupOptions{
+		Group: group, Replica: n.replica, Machine: r, Nodes: map[uint64]string{}, Gauge: &rafthost.Gauge{},
+	}
+	for _, x := range n.w.nodes {
+		o.Nodes[x.replica] = x.name
+		o.Voters = append(o.Voters, x.replica)
+	}
+	if err := s.Add(o); err != nil {
+		return err
+	}
+	if err := n.readLog(group); err != nil {
+		return err
+	}
+	p, _ := s.Progress(group)
+	r.next = p.Applied + 1
+	n.gauges[group] = o.Gauge
+	n.w.history.restarted(replicaOf{group, n.replica}, durable{p.Term, p.Commit, p.Applied})
+	return nil
+}
+
+// readLog looks at a replica's log as it is on the disk.
+func (n *node) readLog(group uint64) error {
+	var terms []uint64
+	err := n.db.Scan(store.GroupKey(group, store.SubEntry), store.GroupEnd(group, store.SubEntry), func(_, v []byte) error {
+		t, err := wire.EntryTerm(v)
+		terms = append(terms, t)
+		return err
+	})
+	n.w.history.log(replicaOf{group, n.replica}, terms)
+	return err
+}
+
+// guard turns a panic, which is how raft says that it cannot go on, into an error.
+func (n *node) guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// tick moves the node's clock, at its own pace, for as long as it lives.
+func (n *node) tick(life int) {
+	if !n.alive(life) {
+		return
+	}
+	n.stepper.Tick()
+	n.wake()
+	n.w.after(n.pace+n.w.between(0, n.pace/4), func() { n.tick(life) })
+}
+
+// alive reports whether the node's life of that number goes on.
+func (n *node) alive(life int) bool {
+	return n.stepper != nil && n.life == life && n.disk.image() == nil
+}
+
+// wake makes a pass come soon. Now and then the node is slow.
+func (n *node) wake() {
+	if n.due || !n.stepper.Dirty() {
+		return
+	}
+	n.due = true
+	wait := n.w.between(0, 500*time.Microsecond)
+	if n.w.chance(n.w.faults.slow) {
+		wait = n.w.between(0, 60*time.Millisecond)
+	}
+	life := n.life
+	n.w.after(wait, func() { n.pass(life) })
+}
+
+func (n *node) pass(life int) {
+	if !n.alive(life) {
+		return
+	}
+	n.due = false
+	n.w.report.Passes++
+	err := n.guard(func() error { return n.stepper.Pass(n.w.now - n.started) })
+	synctest.Wait() // what pebble writes behind the pass is of the pass
+	if err != nil {
+		n.w.history.find("node %s: pass: %v", n.name, err)
+		return
+	}
+	if image := n.disk.image(); image != nil {
+		n.w.report.Torn++
+		n.stop(image)
+		return
+	}
+	if s := n.stepper.Synced(); s != n.synced {
+		n.synced = s
+		for _, g := range n.w.groups {
+			p, _ := n.stepper.Progress(g)
+			n.w.history.synced(replicaOf{g, n.replica}, durable{p.Term, n.gauges[g].Commit.Load(), p.Applied})
+		}
+	}
+	n.wake()
+}
+
+// stop ends the node, and starts it again in a while, unless something else did.
+// image is what its disk has then.
+func (n *node) stop(image *vfs.MemFS) {
+	n.w.trace("crash %s", n.name)
+	n.w.report.Crashes++
+	if err := n.close(); err != nil {
+		n.w.history.find("node %s: close: %v", n.name, err)
+	}
+	n.disk = newDisk(image)
+	life := n.life
+	n.w.after(n.w.downtime(), func() {
+		if n.stepper == nil && n.life == life {
+			n.start()
+		}
+	})
+}
+
+// close lets go of what runs. What it still writes, the image does not have.
+func (n *node) close() error {
+	n.stepper = nil
+	if n.db == nil {
+		return nil
+	}
+	db := n.db
+	n.db = nil
+	return n.guard(db.Close)
+}
+
+// Send implements rafthost.Sender.
+func (n *node) Send(to string, batch []byte) {
+	if n.disk.image() != nil {
+		return // it crashed before it came to this
+	}
+	err := wire.DecodeRaft(batch, func(m wire.RaftMessage) {
+		if m.GetType() == pb.MsgVoteResp && !m.GetReject() {
+			n.w.history.voted(termOf{m.Group, m.GetTerm()}, m.GetFrom(), m.GetTo())
+		}
+	})
+	if err != nil {
+		n.w.history.find("node %s sends what nobody can read: %v", n.name, err)
+		return
+	}
+	for _, x := range n.w.nodes {
+		if x.name == to {
+			n.w.transmit(n, x, batch)
+		}
+	}
+}
+
+func (n *node) receive(batch []byte) {
+	if n.stepper == nil {
+		return
+	}
+	err := n.guard(func() error { return wire.DecodeRaft(batch, n.stepper.Receive) })
+	if err != nil {
+		n.w.history.find("node %s: receive: %v", n.name, err)
+		return
+	}
+	n.wake()
+}
+
+func (n *node) event(e rafthost.Event) {
+	n.w.trace("state %s %d: %+v", n.name, e.Group, e.State)
+	if e.State.Leads && (!e.Was.Leads || e.Was.Term != e.State.Term) {
+		n.w.report.Leaders++
+		n.w.history.led(termOf{e.Group, e.State.Term}, e.State.Replica)
+		n.w.elected(n)
+	}
+}
+
+// leads reports whether the node is up and leads the group.
+func (n *node) leads(group uint64) bool {
+	if n.stepper == nil {
+		return false
+	}
+	p, _ := n.stepper.Progress(group)
+	return p.Leads
+}

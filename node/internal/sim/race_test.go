@@ -1,0 +1,6 @@
+//go:build race
+
+package sim_test
+
+// shortList is shorter with the race detector, which makes a run ten times as long.
+const shortList = "12"
