@@ -1,0 +1,130 @@
+package peer
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/wire"
+)
+
+// RefusalError says that the other side did not like this node's hello. It is not an
+// answer to a call, so it does not unwrap to its *api.Error.
+type RefusalError struct {
+	By     api.Incarnation
+	Reason *api.Error
+}
+
+// Error names who refused and why.
+func (r *RefusalError) Error() string {
+	return fmt.Sprintf("%s refuses this node: %s", r.By, r.Reason)
+}
+
+// hello returns what this node says first.
+func (t *Transport) hello(kind wire.ConnKind) wire.Hello {
+	h := t.o.Hello(kind)
+	h.Kind = kind
+	if h.Max == 0 {
+		h.Min, h.Max = wire.ProtocolMin, wire.ProtocolMax
+	}
+	return h
+}
+
+// judge says why this node refuses a remote's hello, or nil. The remote must be
+// node, unless that is empty.
+func (t *Transport) judge(local, remote *wire.Hello, state *tls.ConnectionState, node string) *api.Error {
+	if _, err := wire.Common(local, remote); err != nil {
+		return refuse(err)
+	}
+	got := remote.Incarnation.Node
+	if node != "" && got != node {
+		return refuse(fmt.Errorf("this is the address of node %s, and node %s answers there", node, got))
+	}
+	if t.o.Names != nil {
+		if state == nil {
+			return refuse(fmt.Errorf("node %s comes without TLS", got))
+		}
+		if err := t.o.Names(state, got); err != nil {
+			return refuse(err)
+		}
+	}
+	if err := t.outdated(remote); err != nil {
+		return refuse(err)
+	}
+	if err := t.o.Admit(*remote); err != nil {
+		return refuse(err)
+	}
+	return nil
+}
+
+// refuse turns what is wrong with a hello into what is said of it. Nothing in it
+// is secret: the other side is the one it is about.
+func refuse(err error) *api.Error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e
+	}
+	return &api.Error{Code: api.CodeForbidden, Message: err.Error()}
+}
+
+// welcome ends the handshake of a session that both sides want.
+func (t *Transport) welcome(s *session, state *tls.ConnectionState) error {
+	if state != nil && len(state.PeerCertificates) > 0 {
+		s.expires = state.PeerCertificates[0].NotAfter
+	}
+	if err := s.conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return t.meet(s)
+}
+
+func frameHello(dst []byte, h *wire.Hello) []byte {
+	return wire.AppendFrame(dst, wire.FrameHello, wire.AppendHello(nil, h))
+}
+
+// frameVerdict says that the remote is welcome if refusal is nil.
+func frameVerdict(dst []byte, refusal *api.Error) []byte {
+	if refusal == nil {
+		return wire.AppendFrame(dst, wire.FrameVerdict, nil)
+	}
+	return wire.AppendFrame(dst, wire.FrameVerdict, wire.AppendError(nil, refusal))
+}
+
+// readHello reads the remote's hello into the session.
+func (s *session) readHello() error {
+	payload, err := s.expect(wire.FrameHello, wire.MaxHello)
+	if err != nil {
+		return err
+	}
+	s.remote, err = wire.DecodeHello(payload)
+	return err
+}
+
+// readVerdict returns nil if this node is welcome, or a *RefusalError.
+func (s *session) readVerdict() error {
+	payload, err := s.expect(wire.FrameVerdict, wire.MaxVerdict)
+	if err != nil || len(payload) == 0 {
+		return err
+	}
+	reason, err := wire.DecodeError(payload)
+	if err != nil {
+		return err
+	}
+	return &RefusalError{By: s.remote.Incarnation, Reason: reason}
+}
+
+// expect reads a frame that must be of one kind.
+func (s *session) expect(kind wire.FrameKind, limit int) ([]byte, error) {
+	got, payload, err := wire.ReadFrame(s.br, limit)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, errClosedByPeer
+	case err != nil:
+		return nil, err
+	case got != kind:
+		return nil, unexpected(got)
+	}
+	return payload, nil
+}

@@ -1,0 +1,122 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"tidal/node/internal/wire"
+)
+
+var (
+	errFull   = errors.New("too much waits to be written")
+	errClosed = errors.New("the connection is closed")
+)
+
+// item is one frame to write.
+type item struct {
+	kind    wire.FrameKind
+	payload []byte
+	call    *call // of a call: asked before it is written
+}
+
+// queue holds what waits to be written to one connection, bounded in bytes.
+type queue struct {
+	wake chan struct{} // capacity 1: there is something to take
+	mu   struct {
+		sync.Mutex
+		items  []item
+		head   int // items before it are taken
+		size   int // bytes of the others
+		room   chan struct{}
+		closed bool
+	}
+}
+
+// push adds a frame, or returns errFull or errClosed.
+func (q *queue) push(it item) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, err := q.pushLocked(it)
+	return err
+}
+
+// pushLocked adds a frame. If the queue is full it returns errFull and a channel
+// that is closed when there is room again. An empty queue takes any frame.
+func (q *queue) pushLocked(it item) (<-chan struct{}, error) {
+	n := wire.FrameHeader + len(it.payload)
+	switch {
+	case q.mu.closed:
+		return nil, errClosed
+	case q.mu.size > 0 && q.mu.size+n > maxQueue:
+		if q.mu.room == nil {
+			q.mu.room = make(chan struct{})
+		}
+		return q.mu.room, errFull
+	}
+	q.mu.items = append(q.mu.items, it)
+	q.mu.size += n
+	notify(q.wake)
+	return nil, nil
+}
+
+// wait adds a frame, once there is room. It returns errClosed or ctx's error.
+func (q *queue) wait(ctx context.Context, it item) error {
+	for {
+		q.mu.Lock()
+		room, err := q.pushLocked(it)
+		q.mu.Unlock()
+		if !errors.Is(err, errFull) {
+			return err
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take moves frames to the end of buf until there is none or buf has the size of
+// a write. What is left wakes the writer again, which has heartbeats to look at
+// in between.
+func (q *queue) take(buf []byte) []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := &q.mu
+	for m.head < len(m.items) && len(buf) < writeChunk {
+		it := m.items[m.head]
+		m.items[m.head] = item{}
+		m.head++
+		m.size -= wire.FrameHeader + len(it.payload)
+		if it.call == nil || it.call.send() {
+			buf = wire.AppendFrame(buf, it.kind, it.payload)
+		}
+	}
+	if 2*m.head >= len(m.items) {
+		n := copy(m.items, m.items[m.head:])
+		clear(m.items[n:])
+		m.items, m.head = m.items[:n], 0
+	}
+	if len(m.items) > 0 {
+		notify(q.wake)
+	}
+	q.freeLocked()
+	return buf
+}
+
+// close refuses frames from now on and drops those that wait.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.closed = true
+	q.mu.items, q.mu.head, q.mu.size = nil, 0, 0
+	q.freeLocked()
+}
+
+func (q *queue) freeLocked() {
+	if q.mu.room != nil {
+		close(q.mu.room)
+		q.mu.room = nil
+	}
+}

@@ -1,0 +1,257 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/internal/wire"
+)
+
+const (
+	writeChunk    = 256 << 10       // bytes of one write
+	writeTimeout  = 5 * time.Second // of one write
+	keepBuffer    = 1 << 20         // a longer write buffer is given back
+	readBuffer    = 64 << 10
+	pingInterval  = time.Second
+	dialSilence   = 3  // ping intervals without a byte after which the dialling side closes
+	acceptSilence = 10 // and the accepting side, which only tidies up
+)
+
+var errClosedByPeer = errors.New("the other side closed the connection")
+
+// session is one connection, from the hellos on.
+type session struct {
+	conn    net.Conn
+	br      *bufio.Reader
+	tap     *tap
+	remote  wire.Hello
+	expires time.Time // when the remote's certificate does; zero: never
+	queue   queue
+	done    chan struct{} // closed by close
+	mu      struct {
+		sync.Mutex
+		err error
+	}
+}
+
+// tap reads from a connection and notes what arrives.
+type tap struct {
+	io.Reader
+	bytes atomic.Uint64
+	heard *heard // nil until the remote is admitted
+	born  time.Time
+}
+
+// Read reads from the connection.
+func (p *tap) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if n > 0 {
+		p.bytes.Add(uint64(n))
+		p.note()
+	}
+	return n, err
+}
+
+func (p *tap) note() {
+	if p.heard != nil {
+		p.heard.at.Store(int64(time.Since(p.born)))
+	}
+}
+
+func newSession(conn net.Conn, r io.Reader, born time.Time) *session {
+	s := &session{conn: conn, tap: &tap{Reader: r, born: born}, done: make(chan struct{})}
+	s.br = bufio.NewReaderSize(s.tap, readBuffer)
+	s.queue.wake = make(chan struct{}, 1)
+	return s
+}
+
+// close closes the connection; the first cause counts.
+func (s *session) close(cause error) {
+	s.mu.Lock()
+	first := s.mu.err == nil
+	if first {
+		s.mu.err = cause
+	}
+	s.mu.Unlock()
+	if first {
+		close(s.done)
+		s.queue.close()
+		// The socket itself: TLS would want to say goodbye, and wait for a peer that
+		// does not read. Frames say where they end.
+		_ = bare(s.conn).Close()
+	}
+}
+
+// bare returns the connection under TLS.
+func bare(conn net.Conn) net.Conn {
+	if c, ok := conn.(*tls.Conn); ok {
+		return c.NetConn()
+	}
+	return conn
+}
+
+// cause returns why the session was closed.
+func (s *session) cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.err
+}
+
+// pace is what a session writes of its own accord, and when it gives up.
+type pace struct {
+	silence int           // ping intervals without a byte after which it closes
+	pings   bool          // it sends pings
+	beat    func() []byte // the next heartbeat, nil for none now; nil func: no heartbeats
+	every   time.Duration // heartbeats
+	nudge   <-chan struct{}
+}
+
+// run gives each frame that is not the session's own to read, until the
+// connection breaks, ctx ends or the session is closed, and returns why. The
+// goroutine that writes has ended then.
+func (s *session) run(ctx context.Context, p pace, read func(wire.FrameKind, []byte) error) error {
+	stop := context.AfterFunc(ctx, func() { s.close(context.Cause(ctx)) })
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { s.close(s.write(p)) })
+	s.close(s.read(read))
+	wg.Wait()
+	return s.cause()
+}
+
+func (s *session) read(each func(wire.FrameKind, []byte) error) error {
+	for {
+		kind, payload, err := wire.ReadFrame(s.br, wire.MaxFrame)
+		if errors.Is(err, io.EOF) {
+			return errClosedByPeer
+		}
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case wire.FramePing:
+			// A queue that is full has enough to say that we live.
+			_ = s.queue.push(item{kind: wire.FramePong})
+		case wire.FramePong:
+		case wire.FrameRaft, wire.FrameHeartbeat, wire.FrameCall, wire.FrameReply, wire.FrameHello, wire.FrameVerdict:
+			if err := each(kind, payload); err != nil {
+				return err
+			}
+		default:
+			return unexpected(kind)
+		}
+	}
+}
+
+func unexpected(kind wire.FrameKind) error {
+	return fmt.Errorf("%w: a frame of kind %d has no place on this connection", wire.ErrMalformed, kind)
+}
+
+// write writes the queue, heartbeats before it, until the session is closed or
+// something is wrong.
+func (s *session) write(p pace) error {
+	watch := time.NewTicker(pingInterval)
+	defer watch.Stop()
+	var beats <-chan time.Time
+	var buf []byte
+	if p.beat != nil {
+		ticker := time.NewTicker(p.every)
+		defer ticker.Stop()
+		beats = ticker.C
+		buf = appendBeat(buf, p.beat)
+	}
+	quiet := silence{limit: p.silence, last: time.Now()}
+	for {
+		buf = s.queue.take(buf)
+		if err := s.writeAll(buf); err != nil {
+			return err
+		}
+		if buf = buf[:0]; cap(buf) > keepBuffer {
+			buf = nil
+		}
+		select {
+		case <-s.done:
+			return s.cause()
+		case <-s.queue.wake:
+			buf = p.due(buf, beats)
+		case <-beats:
+			buf = appendBeat(buf, p.beat)
+		case <-p.nudge:
+			buf = appendBeat(buf, p.beat)
+		case <-watch.C:
+			if err := quiet.check(time.Now(), s.tap.bytes.Load()); err != nil {
+				return err
+			}
+			if !s.expires.IsZero() && time.Now().After(s.expires) {
+				return errors.New("the other side's certificate expired")
+			}
+			if p.pings {
+				buf = wire.AppendFrame(buf, wire.FramePing, nil)
+			}
+		}
+	}
+}
+
+// due appends a heartbeat if it is time for one: it goes before what is queued.
+func (p *pace) due(buf []byte, beats <-chan time.Time) []byte {
+	select {
+	case <-beats:
+	case <-p.nudge:
+	default:
+		return buf
+	}
+	return appendBeat(buf, p.beat)
+}
+
+func appendBeat(buf []byte, beat func() []byte) []byte {
+	if payload := beat(); payload != nil {
+		return wire.AppendFrame(buf, wire.FrameHeartbeat, payload)
+	}
+	return buf
+}
+
+// writeAll writes b in pieces, each with a time limit of its own, so that a large
+// frame over a slow line is not mistaken for a line that is dead.
+func (s *session) writeAll(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), writeChunk)
+		if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return err
+		}
+		if _, err := s.conn.Write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// silence counts ping intervals in which nothing arrived.
+type silence struct {
+	limit int
+	count int
+	bytes uint64
+	last  time.Time
+}
+
+// check is called each ping interval with the number of bytes that have arrived.
+// An interval in which this process itself ran late counts against nobody.
+func (q *silence) check(now time.Time, bytes uint64) error {
+	late := now.Sub(q.last) > pingInterval+pingInterval/2
+	if q.last = now; bytes != q.bytes || late {
+		q.bytes, q.count = bytes, 0
+		return nil
+	}
+	if q.count++; q.count >= q.limit {
+		return fmt.Errorf("not a byte in %s", time.Duration(q.limit)*pingInterval)
+	}
+	return nil
+}
