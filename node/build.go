@@ -1,0 +1,178 @@
+package node
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/cluster"
+	"tidal/node/internal/owner"
+	"tidal/node/internal/peer"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/router"
+	"tidal/node/internal/server"
+	"tidal/node/internal/wire"
+)
+
+// build makes the parts and ties them together. They do nothing yet.
+func (n *node) build() error {
+	c, f := n.o.Config, n.o.Faults
+	var err error
+	n.stepper, err = rafthost.NewStepper(rafthost.Options{DB: n.db, Sender: sender{n}, Events: n.observe})
+	if err != nil {
+		return err
+	}
+	n.host = rafthost.NewHost(n.stepper, 0)
+	n.tables = owner.New(owner.Options{Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold})
+	p := peer.Options{
+		Node:    c.Node.ID,
+		Hello:   func(k wire.ConnKind) wire.Hello { return n.cluster.Hello(k) },
+		Admit:   func(h wire.Hello) error { return n.cluster.Admit(h) },
+		Dial:    n.o.Dial,
+		Beat:    func(to string, full bool) *wire.Heartbeat { return n.cluster.Beat(to, full) },
+		Handler: handler{n},
+		Log:     n.log,
+	}
+	if n.keys != nil {
+		p.TLS, p.Names = n.keys.NodeTLS, n.keys.Names
+	}
+	n.net = peer.New(p)
+	n.cluster = cluster.New(cluster.Options{
+		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Advertise: c.Node.Advertise,
+		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
+		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
+		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof,
+	})
+	n.meters = newMeters(n)
+	n.router = router.New(router.Options{
+		Node: c.Node.ID, Directory: directory{n.cluster}, Local: n.tables, Remote: remote{n},
+		NoPatience: f.NoPatience, Observe: n.meters.request,
+	})
+	n.server = server.New(server.Options{
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, TableID: n.cluster.TableID,
+		Identify: n.principal, NewID: newRequest, Observe: n.meters.answer,
+		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
+	})
+	return nil
+}
+
+func newDisk() (id api.DiskID) {
+	_, _ = crand.Read(id[:]) // never fails
+	return id
+}
+
+func newRequest() (id api.RequestID) {
+	_, _ = crand.Read(id[:]) // never fails
+	return id
+}
+
+// observe passes on what the host tells of a group, from its loop.
+func (n *node) observe(e rafthost.Event) {
+	n.tables.Observe(e)
+	n.cluster.Observe(e)
+	n.meters.group(e)
+}
+
+// sender sends raft messages to peers. What is dropped raft sends again.
+type sender struct{ n *node }
+
+func (s sender) Send(node string, batch []byte) { s.n.net.SendRaft(node, batch) }
+
+// replicas shows the tables here to the cluster in its own words.
+type replicas struct{ *owner.Tables }
+
+// Local implements cluster.Tables.
+func (r replicas) Local(id api.TableID) (cluster.Replica, bool) {
+	l, ok := r.Tables.Local(id)
+	return cluster.Replica(l), ok
+}
+
+// All implements cluster.Tables.
+func (r replicas) All() []cluster.Replica {
+	all := r.Tables.All()
+	out := make([]cluster.Replica, len(all))
+	for i, l := range all {
+		out[i] = cluster.Replica(l)
+	}
+	return out
+}
+
+// directory shows the cluster's routes to the router in its own words.
+type directory struct{ *cluster.Cluster }
+
+// Find implements router.Directory.
+func (d directory) Find(name string) (router.Route, bool) {
+	r, ok := d.Cluster.Find(name)
+	return router.Route(r), ok
+}
+
+// handler takes what peers send.
+type handler struct{ n *node }
+
+func (h handler) Raft(_ api.Incarnation, frame []byte) { h.n.host.Deliver(frame) }
+
+func (h handler) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
+	h.n.cluster.Heartbeat(from, hb)
+}
+
+func (h handler) Up(remote wire.Hello) { h.n.cluster.Up(remote) }
+
+func (h handler) Down(node string, inc api.Incarnation, why error) { h.n.cluster.Down(node, inc, why) }
+
+func (h handler) Call(ctx context.Context, from wire.Hello, m wire.Method, payload []byte) ([]byte, error) {
+	if m != wire.MethodForward {
+		return h.n.cluster.Call(ctx, from, m, payload)
+	}
+	if from.ClusterID.IsZero() {
+		return nil, &api.Error{Code: api.CodeForbidden, Message: "node " + from.Incarnation.Node + " does not belong to the cluster"}
+	}
+	req, err := wire.DecodeRequest(payload, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err = allowed(req); err != nil {
+		return nil, err
+	}
+	resp, err := h.n.router.Serve(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendResponse(nil, resp), nil
+}
+
+// allowed checks the role of a forwarded request's client again.
+func allowed(req *api.Request) error {
+	need := api.RoleReader
+	if req.Op.Writes() {
+		need = api.RoleWriter
+	}
+	if req.Principal.Role >= need {
+		return nil
+	}
+	return &api.Error{
+		Code:    api.CodeForbidden,
+		Message: fmt.Sprintf("%s has the role %s: this needs the role %s", req.Principal.Name, req.Principal.Role, need),
+	}
+}
+
+// remote lets other nodes serve requests.
+type remote struct{ n *node }
+
+// Forward implements router.Remote.
+func (r remote) Forward(ctx context.Context, node string, req *api.Request) (*api.Response, error) {
+	b, err := r.n.net.Call(ctx, node, wire.MethodForward, wire.AppendRequest(nil, req, time.Now()))
+	if err == nil {
+		return wire.DecodeResponse(b)
+	}
+	var answered *api.Error
+	switch {
+	case errors.As(err, &answered):
+		return nil, answered
+	case errors.Is(err, peer.ErrUnreachable):
+		return nil, &api.Error{Code: api.CodeOwnerUnreachable, Message: "the owner cannot be reached: " + err.Error(), RetryAfter: time.Second}
+	}
+	return nil, &api.Error{Code: api.CodeOutcomeUnknown, Message: "the connection to the owner broke after the request was sent: " + err.Error()}
+}

@@ -1,0 +1,75 @@
+package node
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/ready"
+	"tidal/node/internal/server"
+)
+
+// stuckAfter is how long the raft loop may stand still before the node says that
+// it does not live.
+const stuckAfter = 10 * time.Second
+
+// state is what the node says about itself.
+type state struct{ n *node }
+
+// Status implements server.State.
+func (s state) Status() api.Status { return s.n.cluster.Status() }
+
+// Local implements server.State.
+func (s state) Local() api.LocalStatus {
+	n := s.n
+	out := api.LocalStatus{
+		Node: n.o.Config.Node.ID, Incarnation: n.who.Incarnation, Disk: n.who.Disk,
+		Version: n.o.Version, Draining: n.cluster.Draining(), Phase: string(*n.phase.Load()),
+		ClusterID: n.cluster.Status().ClusterID, Tables: []api.LocalTable{},
+	}
+	for _, l := range n.tables.All() {
+		out.Tables = append(out.Tables, api.LocalTable{
+			Name: l.Name, ID: l.ID, Replica: strconv.FormatUint(l.State.Replica, 16), Leads: l.State.Leads,
+			Owns: l.State.Owns, Term: l.State.Term, Commit: l.Commit, Applied: l.Applied,
+		})
+	}
+	return out
+}
+
+// Health implements server.State.
+func (s state) Health(check server.Check) api.Health {
+	h := api.Health{Status: "ok", Node: s.n.o.Config.Node.ID, Phase: string(*s.n.phase.Load())}
+	switch check {
+	case server.CheckLive:
+		if idle := s.n.host.Idle(); idle > stuckAfter {
+			h.Reasons = []api.Reason{{Code: "stuck", Detail: fmt.Sprintf("the raft loop has not turned for %v", idle.Round(time.Second))}}
+		}
+	case server.CheckStartup:
+		if p := *s.n.phase.Load(); p == ready.Prepare || p == ready.Listen || p == ready.Start {
+			h.Reasons = s.n.reasons()
+		}
+	case server.CheckReady:
+		h.Reasons = s.n.reasons()
+	}
+	if len(h.Reasons) > 0 {
+		h.Status = "unavailable"
+	}
+	return h
+}
+
+// reasons is why the node is not ready; none if it is.
+func (n *node) reasons() []api.Reason {
+	in := ready.Input{Phase: *n.phase.Load()}
+	n.cluster.Ready(&in)
+	out := ready.Reasons(in)
+	if waiting := n.cluster.Waiting(); waiting != "" {
+		for i := range out {
+			switch out[i].Code {
+			case "starting", "forming", "no-lease":
+				out[i].Detail += ": " + waiting
+			}
+		}
+	}
+	return out
+}

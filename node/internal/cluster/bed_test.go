@@ -1,0 +1,436 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"tidal/node/api"
+	"tidal/node/internal/cluster"
+	"tidal/node/internal/owner"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/ready"
+	"tidal/node/internal/store"
+	"tidal/node/internal/wire"
+)
+
+var (
+	errAway  = errors.New("nobody answers there")
+	errEnded = errors.New("the node ended")
+)
+
+// bed is a cluster of whole memberships in one bubble of virtual time: real
+// hosts, groups, tables and disks, and a network that calls functions.
+type bed struct {
+	*testing.T
+	ids   []string
+	nodes map[string]*node
+	mu    struct {
+		sync.Mutex
+		at    map[string]string // URL to node
+		block func(from, to string, m wire.Method) bool
+	}
+}
+
+// node is one node, running or not.
+type node struct {
+	bed       *bed
+	id        string
+	members   map[string]string
+	advertise string
+	unproven  bool // the proof of the address is switched off
+	fs        *vfs.MemFS
+
+	run *running // nil while it does not run
+}
+
+// running is one incarnation.
+type running struct {
+	n       *node
+	who     cluster.Identity
+	db      *store.DB
+	host    *rafthost.Host
+	tables  *owner.Tables
+	cluster *cluster.Cluster
+	ctx     context.Context //nolint:containedctx // it is the life of the incarnation
+	stop    func()
+
+	mu struct {
+		sync.Mutex
+		peers map[string]string
+		heard map[string]time.Time
+		met   map[string]api.Incarnation
+	}
+	nudge chan struct{}
+}
+
+// inBubble runs f on a cluster of a, b and c that does not run yet.
+func inBubble(t *testing.T, f func(b *bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{T: t, ids: []string{"a", "b", "c"}, nodes: map[string]*node{}}
+		b.mu.at = map[string]string{}
+		for _, id := range b.ids {
+			b.mu.at["http://"+id] = id
+			b.nodes[id] = &node{bed: b, id: id, advertise: "http://" + id, members: map[string]string{}, fs: vfs.NewCrashableMem()}
+			for _, m := range b.ids {
+				b.nodes[id].members[m] = "http://" + m
+			}
+		}
+		defer func() {
+			for _, n := range b.nodes {
+				n.kill()
+			}
+		}()
+		f(b)
+	})
+}
+
+func (b *bed) check(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bed) start(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.nodes[id].start()
+	}
+}
+
+// replicas shows an owner's tables as a cluster wants them.
+type replicas struct{ *owner.Tables }
+
+func (r replicas) Local(id api.TableID) (cluster.Replica, bool) {
+	l, ok := r.Tables.Local(id)
+	return cluster.Replica(l), ok
+}
+
+func (r replicas) All() []cluster.Replica {
+	var out []cluster.Replica
+	for _, l := range r.Tables.All() {
+		out = append(out, cluster.Replica(l))
+	}
+	return out
+}
+
+func (n *node) start() {
+	n.bed.Helper()
+	check := n.bed.check
+	r := &running{n: n, nudge: make(chan struct{}, 1)}
+	r.mu.heard, r.mu.met = map[string]time.Time{}, map[string]api.Incarnation{}
+	var err error
+	r.db, err = store.Open("db", store.Options{FS: n.fs})
+	check(err)
+	r.who, err = cluster.LoadIdentity(r.db, n.id, api.DiskID{n.id[0]}, 7)
+	check(err)
+	s, err := rafthost.NewStepper(rafthost.Options{DB: r.db, Sender: sender{r}, Events: func(e rafthost.Event) {
+		r.tables.Observe(e)
+		r.cluster.Observe(e)
+	}})
+	check(err)
+	r.host = rafthost.NewHost(s, 0)
+	r.tables = owner.New(owner.Options{Node: n.id, DB: r.db, Host: r.host})
+	r.cluster = cluster.New(cluster.Options{
+		Node: n.id, Name: "prod", Members: n.members, Advertise: n.advertise, Version: "test", Identity: r.who,
+		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
+		Log: slog.New(slog.DiscardHandler), NoAddressProof: n.unproven,
+	})
+	ctx, cancel := context.WithCancelCause(n.bed.Context())
+	r.ctx = ctx
+	var wg sync.WaitGroup
+	run := func(f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				n.bed.Errorf("node %s: %v", n.id, err)
+			}
+		})
+	}
+	run(r.host.Run)
+	run(r.cluster.Run)
+	run(r.beat)
+	r.stop = func() {
+		cancel(errEnded)
+		wg.Wait()
+		check(r.db.Close())
+	}
+	n.bed.mu.Lock()
+	defer n.bed.mu.Unlock()
+	n.run = r
+}
+
+// kill ends the node as a crash of the machine does: with what was synced.
+func (n *node) kill() {
+	n.bed.mu.Lock()
+	r := n.run
+	n.run = nil
+	n.bed.mu.Unlock()
+	if r == nil {
+		return
+	}
+	after := n.fs.CrashClone(vfs.CrashCloneCfg{})
+	r.stop()
+	n.fs = after
+}
+
+// reach returns the incarnation of a node that runs and is not cut off, or nil.
+func (b *bed) reach(from, to string, m wire.Method) *running {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.block != nil && b.mu.block(from, to, m) {
+		return nil
+	}
+	if b.nodes[from].run == nil {
+		return nil
+	}
+	return b.nodes[to].run
+}
+
+func (b *bed) block(f func(from, to string, m wire.Method) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.block = f
+}
+
+func (b *bed) isolate(id string) {
+	b.block(func(from, to string, _ wire.Method) bool { return (from == id) != (to == id) })
+}
+
+func (b *bed) listen(url, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.at[url] = id
+}
+
+// network is a node's Net.
+type network struct{ r *running }
+
+// meet has two incarnations say hello to each other.
+func (r *running) meet(to *running, kind wire.ConnKind) error {
+	if err := to.cluster.Admit(r.cluster.Hello(kind)); err != nil {
+		return err
+	}
+	if err := r.cluster.Admit(to.cluster.Hello(kind)); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (w network) Call(ctx context.Context, id string, m wire.Method, payload []byte) ([]byte, error) {
+	to := w.r.n.bed.reach(w.r.n.id, id, m)
+	if to == nil {
+		return nil, errAway
+	}
+	if err := w.r.meet(to, wire.ConnCall); err != nil {
+		return nil, err
+	}
+	return to.serve(ctx, w.r.cluster.Hello(wire.ConnCall), m, payload)
+}
+
+// serve answers a call until its caller gives up or the node ends.
+func (r *running) serve(ctx context.Context, from wire.Hello, m wire.Method, payload []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	b, err := r.cluster.Call(ctx, from, m, payload)
+	if r.ctx.Err() != nil {
+		return nil, errAway
+	}
+	return b, err
+}
+
+func (w network) CallAddress(ctx context.Context, url string, m wire.Method, payload []byte) (wire.Hello, []byte, error) {
+	bed := w.r.n.bed
+	bed.mu.Lock()
+	id := bed.mu.at[url]
+	bed.mu.Unlock()
+	if id == "" {
+		return wire.Hello{}, nil, errAway
+	}
+	to := bed.reach(w.r.n.id, id, m)
+	if to == nil {
+		return wire.Hello{}, nil, errAway
+	}
+	if err := w.r.meet(to, wire.ConnCall); err != nil {
+		return wire.Hello{}, nil, err
+	}
+	hello := to.cluster.Hello(wire.ConnCall)
+	if m == 0 {
+		return hello, nil, nil
+	}
+	b, err := to.serve(ctx, w.r.cluster.Hello(wire.ConnCall), m, payload)
+	return hello, b, err
+}
+
+func (w network) SetPeers(addresses map[string]string) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.mu.peers = addresses
+}
+
+func (w network) Nudge() {
+	select {
+	case w.r.nudge <- struct{}{}:
+	default:
+	}
+}
+
+func (w network) Heard(id string) (api.Incarnation, time.Time) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	return w.r.mu.met[id], w.r.mu.heard[id]
+}
+
+// beat sends heartbeats to the peers that can be dialled.
+func (r *running) beat(ctx context.Context) error {
+	t := time.NewTicker(100 * time.Millisecond)
+	defer t.Stop()
+	connected := map[string]*running{}
+	for {
+		r.mu.Lock()
+		peers := maps.Clone(r.mu.peers)
+		r.mu.Unlock()
+		for _, id := range slices.Sorted(maps.Keys(peers)) {
+			to := r.n.bed.reach(r.n.id, id, 0)
+			r.n.bed.mu.Lock()
+			there := r.n.bed.mu.at[peers[id]] == id
+			r.n.bed.mu.Unlock()
+			if to == nil || !there || r.meet(to, wire.ConnRaft) != nil {
+				if old := connected[id]; old != nil {
+					r.cluster.Down(id, old.who.Incarnation, errAway)
+				}
+				delete(connected, id)
+				continue
+			}
+			full := connected[id] != to
+			if connected[id] = to; full {
+				r.cluster.Up(to.cluster.Hello(wire.ConnRaft))
+				to.cluster.Up(r.cluster.Hello(wire.ConnRaft))
+			}
+			to.hear(r.who.Incarnation, r.cluster.Beat(id, full))
+		}
+		select {
+		case <-t.C:
+		case <-r.nudge:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *running) hear(from api.Incarnation, hb *wire.Heartbeat) {
+	r.mu.Lock()
+	r.mu.heard[from.Node], r.mu.met[from.Node] = time.Now(), from
+	r.mu.Unlock()
+	r.cluster.Heartbeat(from, hb)
+}
+
+// sender carries raft messages.
+type sender struct{ r *running }
+
+func (s sender) Send(id string, batch []byte) {
+	s.r.mu.Lock()
+	_, known := s.r.mu.peers[id]
+	s.r.mu.Unlock()
+	if to := s.r.n.bed.reach(s.r.n.id, id, 0); to != nil && known {
+		to.host.Deliver(batch)
+	}
+}
+
+// within waits for a condition, and returns how long that took.
+func (b *bed) within(d time.Duration, what string, f func() bool) time.Duration {
+	b.Helper()
+	begun := time.Now()
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for !f() {
+		if time.Since(begun) > d {
+			b.Fatalf("%s: not within %v; %s", what, d, b.say())
+		}
+		<-t.C
+	}
+	return time.Since(begun)
+}
+
+// never waits, and holds that a condition does not come true.
+func (b *bed) never(d time.Duration, what string, f func() bool) {
+	b.Helper()
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for begun := time.Now(); time.Since(begun) < d; <-t.C {
+		if f() {
+			b.Fatalf("%s after %v; %s", what, time.Since(begun), b.say())
+		}
+	}
+}
+
+func (b *bed) say() string {
+	s := ""
+	for _, id := range b.ids {
+		if r := b.nodes[id].run; r != nil {
+			s += fmt.Sprintf("%s: formed %t, leased %t, waits for %q; ", id, r.cluster.Formed(), r.cluster.Leased(), r.cluster.Waiting())
+		}
+	}
+	return s
+}
+
+func (b *bed) at(id string) *running {
+	b.Helper()
+	if b.nodes[id].run == nil {
+		b.Fatalf("node %s does not run", id)
+	}
+	return b.nodes[id].run
+}
+
+// reasons is why a node is not ready.
+func (r *running) reasons() []api.Reason {
+	in := ready.Input{Phase: ready.Serving}
+	r.cluster.Ready(&in)
+	return ready.Reasons(in)
+}
+
+// leased waits until nodes have their leases.
+func (b *bed) leased(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.within(20*time.Second, "the lease of "+id, b.at(id).cluster.Leased)
+	}
+}
+
+// up starts all nodes and waits for their leases.
+func (b *bed) up() {
+	b.Helper()
+	b.start(b.ids...)
+	b.leased(b.ids...)
+}
+
+// metaLeader returns the node that leads the meta group.
+func (b *bed) metaLeader() string {
+	b.Helper()
+	lead := ""
+	b.within(20*time.Second, "a meta leader", func() bool {
+		for _, id := range b.ids {
+			if r := b.nodes[id].run; r != nil && r.cluster.Status().MetaLeader == id {
+				lead = id
+			}
+		}
+		return lead != ""
+	})
+	return lead
+}
+
+func (r *running) holds(node string) bool {
+	_, ok := r.cluster.View().Lease(node)
+	return ok
+}

@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/meta"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/ready"
+	"tidal/node/internal/store"
+	"tidal/node/internal/wire"
+)
+
+// Default times of leases.
+const (
+	leaseTTL   = 3 * time.Second        // a lease that is not renewed for so long is dead
+	leaseSkew  = 500 * time.Millisecond // more, for messages on their way
+	leaseRenew = time.Second            // how often a lease is renewed
+	moveRest   = 10 * time.Second       // least time between two hand-overs of one table by one node
+)
+
+// Net reaches other nodes.
+type Net interface {
+	Call(ctx context.Context, node string, method wire.Method, payload []byte) ([]byte, error)
+	CallAddress(ctx context.Context, url string, method wire.Method, payload []byte) (wire.Hello, []byte, error)
+	SetPeers(addresses map[string]string)
+	Nudge()
+	Heard(node string) (api.Incarnation, time.Time)
+}
+
+// Tables are the replicas of tables on this node.
+type Tables interface {
+	Open(ctx context.Context, info *wire.Table) error
+	Drop(ctx context.Context, id api.TableID) error
+	HandOver(ctx context.Context, id api.TableID, node string) error
+	Local(id api.TableID) (Replica, bool)
+	All() []Replica
+}
+
+// Replica is what this node's replica of a table knows.
+type Replica struct {
+	Name            string
+	ID              api.TableID
+	State           rafthost.State
+	Leader          string // node that leads, as far as the replica knows
+	Commit, Applied uint64
+}
+
+// Options are what a Cluster is made of.
+type Options struct {
+	Node      string            // own id
+	Name      string            // of the cluster
+	Members   map[string]string // the configured list: node to URL
+	Advertise string            // own URL
+	Zone      string
+	Version   string // of the release
+	Identity  Identity
+	DB        *store.DB
+	Host      *rafthost.Host
+	Tables    Tables
+	Net       Net
+	Log       *slog.Logger
+
+	AdvertiseMember bool // faults for tests: see node.Faults
+	NoAddressProof  bool
+}
+
+// Cluster is this node's membership. Its methods may be called from any
+// goroutine.
+type Cluster struct {
+	o       Options
+	formed  chan struct{} // closed once the node belongs to a cluster
+	ready   chan struct{} // closed once the meta group is open
+	view    atomic.Pointer[meta.View]
+	metaNow atomic.Pointer[rafthost.State]
+	gauge   rafthost.Gauge // of the meta group
+	changed signal
+	drain   atomic.Bool
+
+	directory directory
+	leases    leases // of the leader: when they were renewed
+
+	mu struct {
+		sync.Mutex
+		formation *wire.Formation // nil until the node belongs to a cluster
+		waiting   string          // why it does not, for people
+		said      time.Time       // when that was last logged
+		lease     leaseState
+		meta      ready.Latch
+		level     map[api.TableID]*ready.Latch
+		moved     map[api.TableID]time.Time // when this node last handed a table over
+		tried     map[string]attempt        // which address of a peer is being tried
+	}
+}
+
+// leaseState is what this node knows of its own lease.
+type leaseState struct {
+	granted bool
+	why     string // not
+}
+
+// New returns a Cluster that does nothing until Run.
+func New(o Options) *Cluster {
+	c := &Cluster{o: o, formed: make(chan struct{}), ready: make(chan struct{})}
+	c.view.Store(&meta.View{})
+	c.metaNow.Store(&rafthost.State{})
+	c.changed.ch = make(chan struct{})
+	c.directory.init()
+	c.mu.level = map[api.TableID]*ready.Latch{}
+	c.mu.moved = map[api.TableID]time.Time{}
+	c.mu.tried = map[string]attempt{}
+	c.mu.lease.why = "it was not asked for yet"
+	if f := o.Identity.Formation; f != nil {
+		c.mu.formation = f
+		close(c.formed)
+	}
+	return c
+}
+
+// Changed returns a channel that is closed at the next change of tables, leases
+// or ownership.
+func (c *Cluster) Changed() <-chan struct{} { return c.changed.wait() }
+
+// View returns the meta group's state as it is here now.
+func (c *Cluster) View() *meta.View { return c.view.Load() }
+
+// Formed reports whether the node belongs to a cluster.
+func (c *Cluster) Formed() bool { return c.formation() != nil }
+
+func (c *Cluster) formation() *wire.Formation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.formation
+}
+
+// metaLeader returns the node that leads the meta group, as far as known here.
+func (c *Cluster) metaLeader() string {
+	return c.metaNode(c.metaNow.Load().Lead)
+}
+
+func (c *Cluster) metaNode(replica uint64) string {
+	if replica == 0 {
+		return ""
+	}
+	for _, m := range c.View().Members {
+		if m.Replica == replica {
+			return m.Node
+		}
+	}
+	return ""
+}
+
+// leadsMeta reports whether this node decides about leases and tables now.
+func (c *Cluster) leadsMeta() bool { return c.metaNow.Load().Owns }
+
+// signal wakes all who wait for the next change.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ch
+}
+
+func (s *signal) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ch)
+	s.ch = make(chan struct{})
+}
+
+// sleep waits for d, for a change that comes before, or for the end of ctx, and
+// reports whether ctx has ended.
+func (c *Cluster) sleep(ctx context.Context, d time.Duration, change <-chan struct{}) (ended bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-change:
+	case <-ctx.Done():
+	}
+	return ctx.Err() != nil
+}

@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"fmt"
+
+	"tidal/node/api"
+	"tidal/node/internal/store"
+	"tidal/node/internal/wire"
+)
+
+// identityVersion is the first byte of the stored identity.
+const identityVersion = 1
+
+// Identity is who this node is: its disk for ever, its incarnation for this run.
+type Identity struct {
+	Disk        api.DiskID
+	Incarnation api.Incarnation
+	Formation   *wire.Formation // of the cluster it belongs to; nil: none yet
+}
+
+// LoadIdentity reads the identity from the database and counts this start, both
+// on the disk before it returns: no two runs of a disk have the same number. A
+// new database becomes disk newDisk of the node. suffix tells copies of a disk
+// apart.
+func LoadIdentity(db *store.DB, node string, newDisk api.DiskID, suffix uint32) (Identity, error) {
+	id := Identity{Disk: newDisk, Incarnation: api.Incarnation{Node: node, Suffix: suffix}}
+	v, found, err := db.Get(store.NodeKey(store.NodeIdentity))
+	if err != nil {
+		return Identity{}, err
+	}
+	if found {
+		if err = id.decode(v, node); err != nil {
+			return Identity{}, err
+		}
+	}
+	id.Incarnation.Start++
+	b := db.NewBatch()
+	b.Set(store.NodeKey(store.NodeIdentity), id.encode())
+	if err = b.Commit(true); err != nil {
+		return Identity{}, err
+	}
+	v, found, err = db.Get(store.NodeKey(store.NodeFormation))
+	if err != nil || !found {
+		return id, err
+	}
+	f, err := wire.DecodeFormation(v)
+	if err != nil {
+		return Identity{}, fmt.Errorf("the member list on disk: %w", err)
+	}
+	id.Formation = &f
+	return id, nil
+}
+
+func (id *Identity) encode() []byte {
+	b := wire.AppendString([]byte{identityVersion}, id.Incarnation.Node)
+	b = append(b, id.Disk[:]...)
+	return wire.AppendUvarint(b, id.Incarnation.Start)
+}
+
+func (id *Identity) decode(v []byte, node string) error {
+	r := wire.NewReader(v)
+	if version := r.Byte("version of the identity"); r.Err() == nil && version != identityVersion {
+		return fmt.Errorf("the identity on disk is of version %d, this binary reads version %d", version, identityVersion)
+	}
+	was := r.String("node id", api.MaxNode)
+	id.Disk = r.Array16("disk id")
+	id.Incarnation.Start = r.Uvarint("start counter")
+	if err := r.Done(); err != nil {
+		return fmt.Errorf("the identity on disk: %w", err)
+	}
+	if was != node {
+		return fmt.Errorf("the data directory belongs to node %q, and the configuration says %q: set node.id or node.data right", was, node)
+	}
+	return nil
+}
+
+// Hello is what this node says of itself to another.
+func (c *Cluster) Hello(kind wire.ConnKind) wire.Hello {
+	h := wire.Hello{
+		Kind: kind, Cluster: c.o.Name, Disk: c.o.Identity.Disk, Incarnation: c.o.Identity.Incarnation,
+		Pass: c.o.Host.Synced(), Version: c.o.Version,
+	}
+	if f := c.formation(); f != nil {
+		h.ClusterID = f.ClusterID
+	}
+	return h
+}
+
+// Admit refuses a remote that cannot be what it says.
+func (c *Cluster) Admit(remote wire.Hello) error {
+	own, node := c.o.Identity, remote.Incarnation.Node
+	f := c.formation()
+	switch {
+	case remote.Cluster != c.o.Name:
+		return refusal("node %s is of cluster %q, node %s of cluster %q", node, remote.Cluster, c.o.Node, c.o.Name)
+	case node == c.o.Node && remote.Incarnation != own.Incarnation:
+		return refusal("node id %s is taken: %s runs here, %s called", node, own.Incarnation, remote.Incarnation)
+	case node == c.o.Node:
+		return nil // its own address, to prove it
+	case f == nil || remote.ClusterID.IsZero():
+		if remote.Kind == wire.ConnRaft {
+			return refusal("node %s or node %s does not belong to a cluster yet", c.o.Node, node)
+		}
+		return nil // they talk about forming one
+	case remote.ClusterID != f.ClusterID:
+		return refusal("node %s belongs to cluster id %s, node %s to %s, both named %q: one of the two data directories is another cluster's",
+			node, remote.ClusterID, c.o.Node, f.ClusterID, c.o.Name)
+	}
+	m, known := c.View().Member(node)
+	switch {
+	case len(c.View().Members) == 0:
+		return nil // this node has not read the members yet
+	case !known:
+		return refusal("node %s is not a member of cluster %q", node, c.o.Name)
+	case m.Disk != remote.Disk:
+		return refusal("node %s is known here with disk %s, and it says %s: its data was replaced", node, m.Disk, remote.Disk)
+	case remote.Incarnation.Start < m.Last.Start:
+		return refusal("%s is older than %s, which ran before: this disk went back in time; wipe it and replace the node", remote.Incarnation, m.Last)
+	}
+	return nil
+}

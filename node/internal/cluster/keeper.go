@@ -1,0 +1,336 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidal/node/api"
+	"tidal/node/internal/meta"
+	"tidal/node/internal/place"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/wire"
+)
+
+// Run is the node's membership from when it can be reached until ctx ends: it
+// forms or rejoins the cluster, gets and keeps the lease, and keeps tables where
+// they should be.
+func (c *Cluster) Run(ctx context.Context) error {
+	if err := c.form(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := c.Open(ctx); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.herald(ctx) })
+	g.Go(func() error { return c.keep(ctx) })
+	g.Go(func() error { return c.renewLease(ctx) })
+	g.Go(func() error { return c.expireLeases(ctx) })
+	g.Go(func() error { return c.move(ctx) })
+	return g.Wait()
+}
+
+// Open opens the meta group and the tables that the disk knows of, if the node
+// belongs to a cluster and they are not open yet. Peers see nothing of it.
+func (c *Cluster) Open(ctx context.Context) error {
+	if !c.Formed() {
+		return nil
+	}
+	select {
+	case <-c.ready:
+		return nil
+	default:
+	}
+	if err := c.openMeta(ctx); err != nil {
+		return err
+	}
+	if err := c.sweep(ctx, c.View()); err != nil {
+		return err
+	}
+	return c.reconcile(ctx, c.View())
+}
+
+// sweep removes replicas of tables that are gone, which a crash left behind. The
+// record of a table is on the disk before its replica is, so one without a
+// record is no newcomer.
+func (c *Cluster) sweep(ctx context.Context, v *meta.View) error {
+	groups, err := c.o.DB.Groups()
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		id := api.TableID(g)
+		if _, exists := v.Table(id); exists || id == api.MetaGroup {
+			continue
+		}
+		if err := c.o.Host.Remove(ctx, g); err != nil {
+			return fmt.Errorf("remove what is left of table %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// keep holds tables, peers and readiness in step with the meta group's state.
+func (c *Cluster) keep(ctx context.Context) error {
+	for {
+		change, rest := c.changed.wait(), time.Second
+		if err := c.reconcile(ctx, c.View()); err != nil {
+			return err
+		}
+		c.updatePeers(time.Now())
+		level := c.updateLevel()
+		if c.campaign() || !level {
+			change = nil // look again soon, however often things change meanwhile
+			rest = 50 * time.Millisecond
+		}
+		if c.sleep(ctx, rest, change) {
+			return nil
+		}
+	}
+}
+
+// reconcile opens the replicas that belong here and drops those of tables that
+// are gone. The meta group is the one source of what belongs where.
+func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
+	for _, l := range c.o.Tables.All() {
+		if _, exists := v.Table(l.ID); !exists {
+			if err := c.o.Tables.Drop(ctx, l.ID); err != nil {
+				return ignoreEnd(ctx, err)
+			}
+			c.o.Log.InfoContext(ctx, "table dropped", "table", l.Name, "table_id", l.ID.String())
+		}
+	}
+	for _, t := range v.Tables {
+		if _, own := t.Replica(c.o.Node); !own {
+			continue
+		}
+		if _, open := c.o.Tables.Local(t.ID); open {
+			continue
+		}
+		if err := c.o.Tables.Open(ctx, t); err != nil {
+			return ignoreEnd(ctx, err)
+		}
+	}
+	return nil
+}
+
+// ignoreEnd drops an error that comes of the node's own end, or of a host that has
+// too much under way: keep looks again.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, rafthost.ErrBusy) {
+		return nil //nolint:nilerr // see above
+	}
+	return fmt.Errorf("keep the tables: %w", err)
+}
+
+// campaign stands for election in new tables that should be owned here, so that
+// they need not wait for a timeout, and reports whether there are any.
+func (c *Cluster) campaign() bool {
+	var places map[api.TableID]string
+	found := false
+	for _, l := range c.o.Tables.All() {
+		if l.State.Term != 0 || l.State.Lead != 0 {
+			continue
+		}
+		if places == nil {
+			places = c.places()
+		}
+		if places[l.ID] == c.o.Node {
+			c.o.Host.Campaign(uint64(l.ID))
+			found = true
+		}
+	}
+	return found
+}
+
+// places returns the node that should own each table now. While this node
+// drains, that is never itself.
+func (c *Cluster) places() map[api.TableID]string {
+	v := c.View()
+	var in place.Input
+	for _, l := range v.Leases {
+		leaving := l.Draining || l.Incarnation.Node == c.o.Node && c.drain.Load()
+		if !leaving {
+			in.Nodes = append(in.Nodes, l.Incarnation.Node)
+		}
+	}
+	for _, t := range v.Tables {
+		p := place.Table{ID: t.ID}
+		for _, r := range t.Replicas {
+			if r.Voter {
+				p.Holders = append(p.Holders, r.Node)
+			}
+		}
+		in.Tables = append(in.Tables, p)
+	}
+	return place.Owners(in)
+}
+
+// move hands owned tables to their places whenever leases or owners change.
+func (c *Cluster) move(ctx context.Context) error {
+	for {
+		change := c.changed.wait()
+		if c.moveOnce(ctx) {
+			change = nil // some could not go: try again after a rest
+		}
+		rest := time.Second
+		if c.drain.Load() {
+			rest = 20 * time.Millisecond
+		}
+		if c.sleep(ctx, rest, change) {
+			return nil
+		}
+	}
+}
+
+// moveOnce tries to hand over every owned table that should be elsewhere, and
+// reports whether one stayed.
+func (c *Cluster) moveOnce(ctx context.Context) bool {
+	owned := c.directory.owns()
+	if len(owned) == 0 {
+		return false
+	}
+	places := c.places()
+	var g errgroup.Group
+	g.SetLimit(64)
+	tried := false
+	for _, id := range owned {
+		to := places[id]
+		if to == "" || to == c.o.Node || !c.mayMove(id) {
+			continue
+		}
+		tried = true
+		g.Go(func() error {
+			c.handOver(ctx, id, to)
+			return nil
+		})
+	}
+	_ = g.Wait() // the functions return no errors
+	return tried
+}
+
+// mayMove reports whether a table has rested long enough. A drain does not wait.
+func (c *Cluster) mayMove(id api.TableID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, moved := c.mu.moved[id]
+	return c.drain.Load() || !moved || time.Since(at) >= moveRest
+}
+
+// handOver gives a table to a node, or, while this node drains, to any that
+// takes it.
+func (c *Cluster) handOver(ctx context.Context, id api.TableID, to string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err := c.o.Tables.HandOver(ctx, id, to)
+	if err != nil && c.drain.Load() {
+		for _, other := range c.holders(id) {
+			if other != to && err != nil {
+				err = c.o.Tables.HandOver(ctx, id, other)
+			}
+		}
+	}
+	if err != nil {
+		c.o.Log.DebugContext(ctx, "table not handed over", "table_id", id.String(), "to", to, "error", err)
+		return
+	}
+	c.mu.Lock()
+	c.mu.moved[id] = time.Now()
+	c.mu.Unlock()
+	c.o.Log.InfoContext(ctx, "table handed over", "table_id", id.String(), "to", to)
+}
+
+// holders returns the other nodes with a live lease that hold a voter of a table.
+func (c *Cluster) holders(id api.TableID) []string {
+	v := c.View()
+	t, ok := v.Table(id)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, r := range t.Replicas {
+		if l, live := v.Lease(r.Node); live && !l.Draining && r.Voter && r.Node != c.o.Node {
+			out = append(out, r.Node)
+		}
+	}
+	return out
+}
+
+// Drain hands everything over that another node can own: it returns once this
+// node owns nothing of the kind, or ctx ends. It goes on answering.
+func (c *Cluster) Drain(ctx context.Context) {
+	c.drain.Store(true)
+	if !c.Formed() {
+		return
+	}
+	c.changed.fire()
+	cmd := &wire.MetaCommand{Kind: wire.MetaDrainLease, ID: newID(), Incarnation: c.o.Identity.Incarnation, Draining: true}
+	if _, err := c.propose(ctx, cmd); err != nil {
+		c.o.Log.WarnContext(ctx, "the drain could not be made known", "error", err)
+	}
+	for c.owesTables() {
+		if c.sleep(ctx, 10*time.Millisecond, c.changed.wait()) {
+			break
+		}
+	}
+	c.leaveMeta(ctx)
+}
+
+// owesTables reports whether this node owns a table that another could own.
+func (c *Cluster) owesTables() bool {
+	for _, id := range c.directory.owns() {
+		if len(c.holders(id)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// leaveMeta hands the meta group's lead to a live, level voter.
+func (c *Cluster) leaveMeta(ctx context.Context) {
+	for ctx.Err() == nil && c.metaNow.Load().Leads {
+		change := c.changed.wait()
+		v := c.View()
+		for _, m := range v.Members {
+			if l, live := v.Lease(m.Node); !live || l.Draining || !m.Voter || m.Node == c.o.Node {
+				continue
+			}
+			to, err := c.o.Host.Level(ctx, uint64(api.MetaGroup), m.Node, 0)
+			if err == nil && to != 0 && c.o.Host.Transfer(ctx, uint64(api.MetaGroup), to) == nil {
+				c.o.Log.InfoContext(ctx, "meta group handed over", "to", m.Node)
+				return
+			}
+		}
+		if len(v.Leases) < 2 || c.sleep(ctx, 50*time.Millisecond, change) {
+			return
+		}
+	}
+}
+
+// Withdraw ends this node's lease, as the last thing that it says.
+func (c *Cluster) Withdraw(ctx context.Context) {
+	if !c.Formed() {
+		return
+	}
+	cmd := &wire.MetaCommand{Kind: wire.MetaWithdrawLease, ID: newID(), Incarnation: c.o.Identity.Incarnation}
+	if _, err := c.propose(ctx, cmd); err != nil {
+		c.o.Log.WarnContext(ctx, "the lease could not be withdrawn: it runs out by itself", "error", err)
+	}
+}
+
+// Draining reports whether this node hands over what it owns.
+func (c *Cluster) Draining() bool { return c.drain.Load() }
+
+// Leased reports whether this node has its lease.
+func (c *Cluster) Leased() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.lease.granted
+}
+
+// Owned returns how many tables this node owns.
+func (c *Cluster) Owned() int { return len(c.directory.owns()) }

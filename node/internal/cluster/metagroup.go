@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/meta"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/store"
+	"tidal/node/internal/wire"
+)
+
+// machine lets the host drive the meta group's state machine. It belongs to the
+// host's loop.
+type machine struct {
+	c     *Cluster
+	state *meta.State
+	dirty bool
+}
+
+// Apply implements rafthost.Machine.
+func (m *machine) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error) {
+	res, err := m.state.Apply(e.Index, e.Data)
+	if err != nil {
+		return [16]byte{}, nil, err
+	}
+	writeMeta(b, res.Changes)
+	m.dirty = m.dirty || len(res.Changes) > 0
+	return res.ID, &res.Answer, nil
+}
+
+// Flush implements rafthost.Machine. Each change was written by itself.
+func (m *machine) Flush(*store.Batch) {}
+
+// Committed implements rafthost.Machine.
+func (m *machine) Committed() {
+	if m.dirty {
+		m.dirty = false
+		m.c.view.Store(m.state.View())
+		m.c.changed.fire()
+	}
+}
+
+func metaKey(key []byte) []byte {
+	return append(store.GroupKey(uint64(api.MetaGroup), store.SubState), key...)
+}
+
+func writeMeta(b *store.Batch, changes []meta.Change) {
+	for _, ch := range changes {
+		if ch.Value == nil {
+			b.Delete(metaKey(ch.Key))
+		} else {
+			b.Set(metaKey(ch.Key), ch.Value)
+		}
+	}
+}
+
+// loadMeta reads the state from the disk; of a node that was just accepted, it is
+// the state of a cluster that forms now, and its records are returned.
+func (c *Cluster) loadMeta(f *wire.Formation) (*meta.State, []meta.Change, error) {
+	var scanErr error
+	records := func(yield func(k, v []byte) bool) {
+		lo := metaKey(nil)
+		scanErr = c.o.DB.Scan(lo, store.GroupEnd(uint64(api.MetaGroup), store.SubState), func(k, v []byte) error {
+			if !yield(append([]byte(nil), k[len(lo):]...), append([]byte(nil), v...)) {
+				return store.ErrStop
+			}
+			return nil
+		})
+	}
+	state, err := meta.Load(iter.Seq2[[]byte, []byte](records))
+	if err = errors.Join(scanErr, err); err != nil {
+		return nil, nil, err
+	}
+	if !state.View().Formation.ClusterID.IsZero() {
+		return state, nil, nil
+	}
+	first, err := state.Genesis(*f)
+	return state, first, err
+}
+
+// openMeta opens the meta group's replica, or makes it when the cluster forms.
+func (c *Cluster) openMeta(ctx context.Context) error {
+	f := c.formation()
+	state, first, err := c.loadMeta(f)
+	if err != nil {
+		return fmt.Errorf("meta group: %w", err)
+	}
+	v := state.View()
+	own, ok := v.Member(c.o.Node)
+	if !ok {
+		return fmt.Errorf("meta group: node %s is not among the members of cluster %s", c.o.Node, f.ClusterID)
+	}
+	g := rafthost.GroupOptions{
+		Group: uint64(api.MetaGroup), Replica: own.Replica, Nodes: map[uint64]string{},
+		Machine: &machine{c: c, state: state}, Gauge: &c.gauge,
+		First: func(b *store.Batch) { writeMeta(b, first) },
+	}
+	for _, m := range v.Members {
+		g.Nodes[m.Replica] = m.Node
+		if m.Voter {
+			g.Voters = append(g.Voters, m.Replica)
+		}
+	}
+	c.view.Store(v)
+	if err := c.o.Host.Add(ctx, g); err != nil {
+		return fmt.Errorf("meta group: %w", err)
+	}
+	close(c.ready)
+	c.changed.fire()
+	return nil
+}
+
+// Observe takes what the host tells of a group. It is called from the host's
+// loop and must not wait.
+func (c *Cluster) Observe(e rafthost.Event) {
+	if e.Group == uint64(api.MetaGroup) {
+		s, was := e.State, c.metaNow.Load()
+		if s.Owns && !was.Owns {
+			c.leases.reset() // before anybody sees that it leads
+		}
+		c.metaNow.Store(&s)
+	} else if c.directory.own(api.TableID(e.Group), e.State) {
+		c.o.Net.Nudge()
+	}
+	c.changed.fire()
+}
+
+// propose carries a command to the meta group's leader, wherever it is, until
+// ctx ends. Commands may be applied twice without harm, so it sends again
+// whatever became of an attempt.
+func (c *Cluster) propose(ctx context.Context, cmd *wire.MetaCommand) (wire.MetaAnswer, error) {
+	for {
+		change := c.changed.wait()
+		a, err := c.proposeOnce(ctx, cmd)
+		if err == nil {
+			return a, a.Err()
+		}
+		if code := api.CodeOf(err); code != "" && (&api.Error{Code: code}).Outcome() == api.OutcomeDone {
+			return a, err
+		}
+		if c.sleep(ctx, 100*time.Millisecond, change) {
+			return a, &api.Error{
+				Code:    api.CodeNotReady,
+				Message: "the meta group did not answer in time, and what was asked for may still be done: " + publicCause(err),
+				Hint:    "see whether a quorum of the nodes is up: tidal status",
+			}
+		}
+	}
+}
+
+func publicCause(err error) string {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e.Message
+	}
+	return err.Error()
+}
+
+func (c *Cluster) proposeOnce(ctx context.Context, cmd *wire.MetaCommand) (wire.MetaAnswer, error) {
+	leader := c.metaLeader()
+	switch leader {
+	case "":
+		return wire.MetaAnswer{}, errors.New("the meta group has no leader")
+	case c.o.Node:
+		return c.lead(ctx, cmd)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	b, err := c.o.Net.Call(ctx, leader, wire.MethodPropose, wire.AppendMetaCommand(nil, cmd))
+	if err != nil {
+		return wire.MetaAnswer{}, err
+	}
+	return wire.DecodeMetaAnswer(b)
+}
+
+// lead proposes a command as the meta group's leader, which this node must be.
+func (c *Cluster) lead(ctx context.Context, cmd *wire.MetaCommand) (wire.MetaAnswer, error) {
+	if !c.leadsMeta() {
+		return wire.MetaAnswer{}, c.notMetaLeader()
+	}
+	if cmd.Kind == wire.MetaCreateTable && len(cmd.Nodes) == 0 {
+		nodes, err := c.chooseNodes(cmd)
+		if err != nil {
+			return wire.MetaAnswer{}, err
+		}
+		chosen := *cmd
+		chosen.Nodes = nodes
+		cmd = &chosen
+	}
+	a, err := c.o.Host.Propose(ctx, uint64(api.MetaGroup), cmd.ID, wire.AppendMetaCommand(nil, cmd))
+	if err != nil {
+		return wire.MetaAnswer{}, &api.Error{Code: api.CodeNotReady, Message: "the meta group: " + err.Error()}
+	}
+	answer, ok := a.(*wire.MetaAnswer)
+	if !ok {
+		return wire.MetaAnswer{}, fmt.Errorf("meta group: an answer of type %T", a)
+	}
+	return *answer, nil
+}
+
+func (c *Cluster) notMetaLeader() *api.Error {
+	return &api.Error{
+		Code: api.CodeStaleOwner, Owner: c.metaLeader(),
+		Message: "node " + c.o.Node + " does not lead the meta group",
+	}
+}
+
+func refusal(format string, args ...any) *api.Error {
+	return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/ready"
+	"tidal/node/internal/wire"
+)
+
+// Times about peers.
+const (
+	heardLately = 2 * time.Second // a node not heard for longer is not heard
+	tryAddress  = 2 * time.Second // how long one of a peer's addresses is tried
+)
+
+// Up takes word of a connection with an incarnation: what an older one claimed
+// is void.
+func (c *Cluster) Up(remote wire.Hello) {
+	if c.directory.dead(remote.Incarnation.Node, remote.Incarnation) {
+		c.changed.fire()
+	}
+}
+
+// Down takes word that the connection to an incarnation ended. Claims stand
+// until a newer incarnation or another owner speaks.
+func (c *Cluster) Down(node string, inc api.Incarnation, why error) {
+	c.o.Log.Debug("peer connection ended", "peer", node, "incarnation", inc.String(), "reason", why)
+	c.o.Host.Unreachable(node)
+	c.changed.fire()
+}
+
+// Heartbeat takes what another node says of itself.
+func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
+	if c.directory.heard(from, hb) {
+		c.changed.fire()
+	}
+}
+
+// Beat returns what to tell a peer.
+func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat {
+	hb := &wire.Heartbeat{Pass: c.o.Host.Synced(), Full: full, Hears: c.hears()}
+	c.directory.beat(peer, hb, func(id api.TableID) uint64 {
+		l, _ := c.o.Tables.Local(id)
+		return l.Commit
+	})
+	return hb
+}
+
+// hears returns the other nodes that this one hears.
+func (c *Cluster) hears() []string {
+	var out []string
+	for _, m := range c.View().Members {
+		if m.Node != c.o.Node && c.heard(m.Node) {
+			out = append(out, m.Node)
+		}
+	}
+	return out
+}
+
+func (c *Cluster) heard(node string) bool {
+	_, at := c.o.Net.Heard(node)
+	return !at.IsZero() && time.Since(at) < heardLately
+}
+
+// Call answers what another node asks of this one's membership.
+func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method, payload []byte) ([]byte, error) {
+	if method == wire.MethodFormProbe {
+		return c.answerProbe(payload)
+	}
+	if method == wire.MethodFormAccept {
+		return nil, c.accept(payload)
+	}
+	if from.ClusterID.IsZero() || !c.Formed() {
+		return nil, refusal("node %s or node %s does not belong to a cluster yet", c.o.Node, from.Incarnation.Node)
+	}
+	switch method { //nolint:exhaustive // the others are answered above, or by the router
+	case wire.MethodPropose:
+		return c.answerPropose(ctx, payload)
+	case wire.MethodRenew:
+		return c.answerRenew(ctx, from, payload)
+	case wire.MethodProve:
+		l, err := wire.DecodeLease(payload)
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.dialProof(ctx, &l)
+	case wire.MethodAwait:
+		return nil, c.answerAwait(ctx, payload)
+	case wire.MethodStatus:
+		return c.answerLag(ctx, payload)
+	}
+	return nil, &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("node %s does not know method %d", c.o.Node, method)}
+}
+
+func (c *Cluster) answerPropose(ctx context.Context, payload []byte) ([]byte, error) {
+	cmd, err := wire.DecodeMetaCommand(payload)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.lead(ctx, &cmd)
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendMetaAnswer(nil, &a), nil
+}
+
+func (c *Cluster) answerRenew(ctx context.Context, from wire.Hello, payload []byte) ([]byte, error) {
+	l, err := wire.DecodeLease(payload)
+	if err != nil {
+		return nil, err
+	}
+	if l.Incarnation != from.Incarnation || l.Disk != from.Disk {
+		return nil, refusal("%s asked for the lease of %s", from.Incarnation, l.Incarnation)
+	}
+	r, err := c.grant(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendRenewal(nil, r), nil
+}
+
+// attempt is which of a peer's addresses is being tried, and since when.
+type attempt struct {
+	n     int
+	since time.Time
+}
+
+// updatePeers tells the transport where the other nodes are. A lease's address
+// comes first; a node that does not answer there is looked for where the
+// configuration or its membership say, in turn, so that a cluster whose nodes
+// have all moved finds itself again.
+func (c *Cluster) updatePeers(now time.Time) {
+	v := c.View()
+	addresses := map[string]string{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range v.Members {
+		if m.Node == c.o.Node {
+			continue
+		}
+		var known []string
+		if l, ok := v.Lease(m.Node); ok {
+			known = append(known, l.Address)
+		}
+		known = append(known, m.Address)
+		if a := c.o.Members[m.Node]; a != "" {
+			known = append(known, a)
+		}
+		t := c.mu.tried[m.Node]
+		switch {
+		case c.heard(m.Node):
+			t.since = now
+		case t.since.IsZero() || now.Sub(t.since) > tryAddress:
+			if !t.since.IsZero() {
+				t.n++
+			}
+			t.since = now
+		}
+		c.mu.tried[m.Node] = t
+		addresses[m.Node] = known[t.n%len(known)]
+	}
+	c.o.Net.SetPeers(addresses)
+}
+
+// heardMeta takes the meta leader's word of how far it is.
+func (c *Cluster) heardMeta(f ready.Frontier) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.meta.Heard(f)
+}
+
+// updateLevel moves the latches of readiness, and reports whether all are set.
+// It runs by itself: nobody needs to ask.
+func (c *Cluster) updateLevel() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leadsMeta() {
+		c.mu.meta.Lead()
+	}
+	all := c.mu.meta.Applied(c.gauge.Applied.Load())
+	for _, l := range c.o.Tables.All() {
+		latch := c.mu.level[l.ID]
+		if latch == nil {
+			latch = &ready.Latch{}
+			c.mu.level[l.ID] = latch
+		}
+		latch.Heard(c.directory.claim(l.ID).frontier)
+		if l.State.Owns {
+			latch.Lead()
+		}
+		all = latch.Applied(l.Applied) && all
+	}
+	return all
+}
+
+// Ready fills in what readiness depends on here.
+func (c *Cluster) Ready(in *ready.Input) {
+	v := c.View()
+	in.Formed, in.Members = c.Formed(), len(v.Members)
+	in.Heard = 1 + len(c.hears())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in.Leased = c.mu.lease.granted
+	in.Draining = c.drain.Load()
+	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
+	for _, l := range c.o.Tables.All() {
+		r := ready.Replica{Table: l.Name, Applied: l.Applied}
+		r.HasLeader = l.State.Lead != 0 || !c.directory.claim(l.ID).by.IsZero()
+		if latch := c.mu.level[l.ID]; latch != nil {
+			r.Latch = *latch
+		}
+		in.Tables = append(in.Tables, r)
+	}
+}
+
+// Waiting returns what the node waits for before it belongs to a cluster or has
+// its lease, for people; "" if it has both.
+func (c *Cluster) Waiting() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.mu.formation == nil:
+		return c.mu.waiting
+	case !c.mu.lease.granted:
+		return c.mu.lease.why
+	}
+	return ""
+}

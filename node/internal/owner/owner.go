@@ -1,0 +1,302 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/store"
+	"tidal/node/internal/table"
+	"tidal/node/internal/wire"
+)
+
+// Reach is how many entries a replica may lack to be given a table: the rest is
+// sent while the table's requests wait.
+const Reach = 1024
+
+// ErrBehind says that the replica that should take a table over lacks too much
+// of it, or has not answered lately.
+var ErrBehind = errors.New("the replica is not level")
+
+// Options are what Tables need.
+type Options struct {
+	Node string // own id
+	DB   *store.DB
+	Host *rafthost.Host
+	// Hold keeps a table without an owner for so long before each hand-over: a
+	// fault for tests.
+	Hold time.Duration
+}
+
+// Tables are the replicas of tables on this node. Its methods may be called from
+// any goroutine.
+type Tables struct {
+	o  Options
+	mu struct {
+		sync.RWMutex
+		open map[api.TableID]*replica
+	}
+}
+
+// replica is one table's replica on this node.
+type replica struct {
+	info  wire.Table
+	id    uint64
+	table *table.Machine
+	nodes map[uint64]string // of each replica
+	gauge rafthost.Gauge
+	state atomic.Pointer[rafthost.State]
+	held  atomic.Bool // by Hold
+}
+
+// New returns no tables.
+func New(o Options) *Tables {
+	t := &Tables{o: o}
+	t.mu.open = map[api.TableID]*replica{}
+	return t
+}
+
+// machine lets the host drive a table's state machine.
+type machine struct{ *table.Machine }
+
+// Apply implements rafthost.Machine.
+func (m machine) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error) {
+	return m.Machine.Apply(b, e.Index, e.Term, e.Elapsed, e.Data)
+}
+
+// Open opens this node's replica of a table, or makes it.
+func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
+	own, ok := info.Replica(t.o.Node)
+	if !ok {
+		return fmt.Errorf("table %s: no replica belongs on %s", info.Name, t.o.Node)
+	}
+	m, err := table.Open(t.o.DB, info.ID)
+	if err != nil {
+		return err
+	}
+	r := &replica{info: *info, id: own.ID, table: m, nodes: map[uint64]string{}}
+	r.state.Store(&rafthost.State{Replica: own.ID})
+	g := rafthost.GroupOptions{
+		Group: uint64(info.ID), Replica: own.ID, Nodes: r.nodes, Machine: machine{m}, Gauge: &r.gauge,
+	}
+	for _, x := range info.Replicas {
+		r.nodes[x.ID] = x.Node
+		if x.Voter {
+			g.Voters = append(g.Voters, x.ID)
+		}
+	}
+	t.mu.Lock()
+	t.mu.open[info.ID] = r
+	t.mu.Unlock()
+	if err := t.o.Host.Add(ctx, g); err != nil {
+		t.forget(info.ID)
+		return fmt.Errorf("table %s: %w", info.Name, err)
+	}
+	return nil
+}
+
+// Drop removes this node's replica of a table for ever.
+func (t *Tables) Drop(ctx context.Context, id api.TableID) error {
+	if err := t.o.Host.Remove(ctx, uint64(id)); err != nil && !errors.Is(err, rafthost.ErrNoGroup) {
+		return fmt.Errorf("drop table %s: %w", id, err)
+	}
+	t.forget(id)
+	return nil
+}
+
+func (t *Tables) forget(id api.TableID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.mu.open, id)
+}
+
+func (t *Tables) find(id api.TableID) *replica {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.mu.open[id]
+}
+
+// Observe takes what the host tells of a group, and reports whether it is one of
+// these.
+func (t *Tables) Observe(e rafthost.Event) bool {
+	r := t.find(api.TableID(e.Group))
+	if r == nil {
+		return false
+	}
+	s := e.State
+	r.state.Store(&s)
+	return true
+}
+
+// Local is what this node's replica of a table knows.
+type Local struct {
+	Name            string
+	ID              api.TableID
+	State           rafthost.State
+	Leader          string // node that leads, as far as the replica knows
+	Commit, Applied uint64
+}
+
+func (r *replica) local() Local {
+	s := *r.state.Load()
+	return Local{
+		Name: r.info.Name, ID: r.info.ID, State: s, Leader: r.nodes[s.Lead],
+		Applied: r.gauge.Applied.Load(), Commit: r.gauge.Commit.Load(),
+	}
+}
+
+// Local returns what this node's replica of a table knows, and whether there is one.
+func (t *Tables) Local(id api.TableID) (Local, bool) {
+	r := t.find(id)
+	if r == nil {
+		return Local{}, false
+	}
+	return r.local(), true
+}
+
+// All returns what each replica here knows, in the order of the tables' ids.
+func (t *Tables) All() []Local {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]Local, 0, len(t.mu.open))
+	for _, r := range t.mu.open {
+		out = append(out, r.local())
+	}
+	slices.SortFunc(out, func(a, b Local) int { return int(int64(a.ID) - int64(b.ID)) })
+	return out
+}
+
+// Execute serves a request on this node's replica, as its owner or, for a local
+// read, as it is. Its errors are *api.Error: stale-owner if this node does not
+// own the table, no-owner if the owner could not be sure of it in time (nothing
+// was done in both cases), outcome-unknown if it is not known what became of a
+// write, and those of the table.
+func (t *Tables) Execute(ctx context.Context, id api.TableID, req *api.Request) (*api.Response, error) {
+	r := t.find(id)
+	switch {
+	case r == nil:
+		return nil, &api.Error{Code: api.CodeStaleOwner, Message: "node " + t.o.Node + " holds no replica of the table"}
+	case req.Local:
+		return t.read(r, req)
+	case r.held.Load():
+		return nil, &api.Error{Code: api.CodeNoOwner, Message: "the table is being handed over"}
+	}
+	if s := r.state.Load(); !s.Leads {
+		return nil, r.stale(t.o.Node, s)
+	}
+	if req.Op.Writes() {
+		return t.write(ctx, r, req)
+	}
+	if err := t.o.Host.ReadIndex(ctx, uint64(id)); err != nil {
+		return nil, t.refusal(r, err)
+	}
+	return t.read(r, req)
+}
+
+func (r *replica) stale(node string, s *rafthost.State) *api.Error {
+	return &api.Error{
+		Code: api.CodeStaleOwner, Owner: r.nodes[s.Lead],
+		Message: "node " + node + " does not own table " + r.info.Name,
+	}
+}
+
+func (t *Tables) read(r *replica, req *api.Request) (*api.Response, error) {
+	resp := &api.Response{}
+	if req.Local {
+		commit, applied := r.gauge.Commit.Load(), r.gauge.Applied.Load()
+		resp.Lag = max(commit, applied) - applied
+	}
+	row, found, err := table.Get(t.o.DB, r.info.ID, req.Key)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		resp.Found, resp.Size = true, len(row.Value)
+		resp.Version = api.Version{Table: r.info.ID, Index: row.Version}
+		if req.Op == api.OpGet {
+			resp.Value = row.Value
+		}
+	}
+	return resp, nil
+}
+
+func (t *Tables) write(ctx context.Context, r *replica, req *api.Request) (*api.Response, error) {
+	if req.Keyed && r.table.IDBytes() >= table.MaxIDBytes {
+		return nil, &api.Error{
+			Code: api.CodeTooMany, Message: "table " + r.info.Name + " remembers as many answers to an " + api.HeaderIdempotency + " as it may",
+			Hint: "answers are kept for 15 minutes; writes without the header go on", RetryAfter: time.Minute,
+		}
+	}
+	c := wire.Command{
+		Op: req.Op, ID: req.ID, Keyed: req.Keyed, Born: req.Born.Index,
+		IfAbsent: req.IfNoneMatch, Key: req.Key, Value: req.Value,
+	}
+	if req.IfMatch != nil {
+		if c.IfMatch = req.IfMatch.Index; req.IfMatch.Table != r.info.ID || c.IfMatch == 0 {
+			return nil, &api.Error{Code: api.CodePreconditionFailed, Message: "the entity tag is not of a row that this table has had"}
+		}
+	}
+	c.Hash = c.RequestHash(r.info.ID)
+	answer, err := t.o.Host.Propose(ctx, uint64(r.info.ID), req.ID, wire.AppendCommand(nil, &c))
+	if err != nil {
+		return nil, t.refusal(r, err)
+	}
+	a, ok := answer.(*table.Answer)
+	if !ok {
+		return nil, fmt.Errorf("table %s: an answer of type %T", r.info.Name, answer)
+	}
+	if err := a.Err(); err != nil {
+		return nil, err
+	}
+	return &api.Response{Found: true, Version: api.Version{Table: r.info.ID, Index: a.Version}}, nil
+}
+
+// refusal turns an error of the host into what the router understands.
+func (t *Tables) refusal(r *replica, err error) error {
+	switch {
+	case errors.Is(err, rafthost.ErrUnknown):
+		return &api.Error{Code: api.CodeOutcomeUnknown, Message: "the owner lost the table before it knew what became of the write"}
+	case errors.Is(err, rafthost.ErrBusy):
+		return &api.Error{
+			Code: api.CodeTooMany, Message: "node " + t.o.Node + " has too many writes under way for table " + r.info.Name,
+			RetryAfter: time.Second,
+		}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &api.Error{Code: api.CodeNoOwner, Message: "node " + t.o.Node + " could not reach a quorum of table " + r.info.Name + " in time"}
+	case errors.Is(err, rafthost.ErrStopped):
+		return &api.Error{Code: api.CodeNoOwner, Message: "node " + t.o.Node + " is stopping"}
+	}
+	return r.stale(t.o.Node, r.state.Load())
+}
+
+// HandOver gives a table that this node owns to another node and returns once
+// this one does not lead it any more. Errors: ErrBehind and those of
+// rafthost.Host.Transfer.
+func (t *Tables) HandOver(ctx context.Context, id api.TableID, node string) error {
+	r := t.find(id)
+	if r == nil {
+		return rafthost.ErrNoGroup
+	}
+	to, err := t.o.Host.Level(ctx, uint64(id), node, Reach)
+	if err != nil {
+		return err
+	}
+	if to == 0 {
+		return ErrBehind
+	}
+	if t.o.Hold > 0 {
+		r.held.Store(true)
+		defer r.held.Store(false)
+		select {
+		case <-time.After(t.o.Hold):
+		case <-ctx.Done():
+		}
+	}
+	return t.o.Host.Transfer(ctx, uint64(id), to)
+}

@@ -1,0 +1,51 @@
+//go:build unix
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// directoryLock is a held data directory.
+type directoryLock struct{ f *os.File }
+
+// Close gives the directory back. The unlock is said aloud: a child that is just
+// being forked holds a copy of the descriptor until its exec.
+func (l directoryLock) Close() error {
+	return errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+}
+
+// lockDirectory makes the data directory if need be and holds it against other
+// processes until the file is closed. It is a lock of our own, by flock(2):
+// pebble's does not survive an exec, and this one must.
+func lockDirectory(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:forbidigo // the lock is the kernel's, not the store's
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	path := filepath.Join(dir, "LOCK.tidal")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:forbidigo // likewise
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder := make([]byte, 32)
+		n, _ := f.Read(holder) // who it is helps, and is not needed
+		err = fmt.Errorf("the data directory %s is in use by process %s: %w", dir, holder[:n], err)
+		return nil, errors.Join(err, f.Close())
+	}
+	err = errors.Join(f.Truncate(0), writePID(f))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the data directory: %w", err), f.Close())
+	}
+	return directoryLock{f}, nil
+}
+
+func writePID(f *os.File) error {
+	_, err := f.WriteAt(fmt.Append(nil, os.Getpid()), 0)
+	return err
+}

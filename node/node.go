@@ -1,0 +1,302 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidal/node/api"
+	"tidal/node/internal/cluster"
+	"tidal/node/internal/owner"
+	"tidal/node/internal/peer"
+	"tidal/node/internal/rafthost"
+	"tidal/node/internal/ready"
+	"tidal/node/internal/router"
+	"tidal/node/internal/server"
+	"tidal/node/internal/store"
+	"tidal/pki"
+)
+
+// ErrSetup is wrapped by errors of the configuration, the certificates, the
+// port or the storage: starting again changes nothing before they are mended.
+var ErrSetup = errors.New("the node cannot run")
+
+// Times of a graceful stop. The drain budget is shared: what the hand-over needs
+// is not there for waiting.
+const (
+	drainBudget = 20 * time.Second
+	graceQuiet  = 500 * time.Millisecond // without a request, the node may close
+	graceMost   = 3 * time.Second        // however many come
+	closeBudget = 2 * time.Second        // for what is in flight at the end
+)
+
+var errDone = errors.New("the node has stopped")
+
+type node struct {
+	o     Options
+	log   *slog.Logger
+	phase atomic.Pointer[ready.Phase]
+	fatal chan error // the disk can no longer be trusted
+
+	lock    io.Closer
+	keys    *pki.Keypair // nil in a plaintext cluster
+	db      *store.DB
+	stepper *rafthost.Stepper
+	host    *rafthost.Host
+	tables  *owner.Tables
+	net     *peer.Transport
+	cluster *cluster.Cluster
+	router  *router.Router
+	server  *server.Server
+	meters  *meters
+	who     cluster.Identity
+}
+
+// Run is a node's whole life. When ctx ends it hands over what it owns, goes on
+// answering until nobody asks any more, and returns nil; when stopNow is closed
+// it stops at once. Errors that wrap ErrSetup need an operator.
+func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
+	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1)}
+	n.enter(ready.Prepare)
+	if err := n.prepare(); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrSetup, err), n.closeStorage())
+	}
+	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	g, run := errgroup.WithContext(run)
+	g.Go(func() error { return n.host.Run(run) })
+	g.Go(func() error { return n.life(ctx, run, g) })
+	g.Go(func() error {
+		select {
+		case <-run.Done():
+		case <-stopNow:
+			stop(errDone)
+		}
+		return nil
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case err = <-n.fatal:
+		// The loop may hang in a database that failed, and must: what it would do
+		// next rests on what was lost. The process ends around it.
+		stop(err)
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
+	stop(errDone)
+	if errors.Is(err, errDone) {
+		err = nil
+	}
+	n.enter(ready.Stop)
+	if err != nil {
+		return err
+	}
+	return n.closeStorage()
+}
+
+func (n *node) enter(p ready.Phase) {
+	if was := n.phase.Swap(&p); was == nil || *was != p {
+		n.log.Info("phase", "phase", string(p))
+	}
+}
+
+// prepare opens storage and builds the parts. Nothing of it is visible to peers.
+func (n *node) prepare() error {
+	c := n.o.Config
+	var err error
+	if !c.Plaintext() {
+		f := pki.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}
+		if n.keys, err = pki.LoadServer(f, c.Cluster.Name, c.Node.ID, time.Now()); err != nil {
+			return err
+		}
+	}
+	if n.lock, err = lockDirectory(c.Node.Data); err != nil {
+		return err
+	}
+	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{Log: n.log, Fatal: n.die})
+	if err != nil {
+		return err
+	}
+	suffix := rand.Uint32() //nolint:gosec // it tells copies apart, and guards nothing
+	if n.who, err = cluster.LoadIdentity(n.db, c.Node.ID, newDisk(), suffix); err != nil {
+		return err
+	}
+	n.log = n.log.With("incarnation", n.who.Incarnation.String())
+	return n.build()
+}
+
+func (n *node) die(err error) {
+	select {
+	case n.fatal <- err:
+	default:
+	}
+}
+
+func (n *node) closeStorage() error {
+	var err error
+	if n.db != nil {
+		err = n.db.Close()
+	}
+	if n.lock != nil {
+		err = errors.Join(err, n.lock.Close())
+	}
+	return err
+}
+
+// life carries the node through its phases. It ends run by returning errDone.
+func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
+	if err := n.cluster.Open(run); err != nil {
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
+	early := n.o.Faults.LeaseBeforeListen && n.cluster.Formed() // the first time, the others must reach it
+	if early {
+		n.join(run, g)
+		n.awaitLease(ctx, run)
+	}
+	pause(run, n.o.Faults.ListenDelay)
+	n.enter(ready.Listen)
+	web, err := n.listen(run, g)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
+	if !early {
+		n.join(run, g)
+		n.awaitLease(ctx, run)
+	}
+	if run.Err() == nil && ctx.Err() == nil {
+		n.enter(ready.Serving)
+	}
+	select {
+	case <-run.Done():
+	case <-ctx.Done():
+		n.leave(run)
+	}
+	n.enter(ready.Stop)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBudget)
+	defer cancel()
+	if run.Err() == nil {
+		n.cluster.Withdraw(end)
+		if err := web.Shutdown(end); err != nil {
+			n.log.WarnContext(ctx, "requests were still in flight at the end", "error", err)
+		}
+	}
+	if err := web.Close(); err != nil {
+		n.log.WarnContext(ctx, "close the port", "error", err)
+	}
+	return errDone
+}
+
+// join starts what talks to other nodes.
+func (n *node) join(run context.Context, g *errgroup.Group) {
+	n.enter(ready.Start)
+	g.Go(func() error { return n.net.Run(run) })
+	g.Go(func() error { return n.cluster.Run(run) })
+}
+
+// awaitLease waits until the node has its lease, or is told to stop.
+func (n *node) awaitLease(ctx, run context.Context) {
+	for !n.cluster.Leased() {
+		select {
+		case <-n.cluster.Changed():
+		case <-time.After(100 * time.Millisecond): // a change between the two looks
+		case <-ctx.Done():
+			return
+		case <-run.Done():
+			return
+		}
+	}
+}
+
+// listen binds the port and serves it. Until the node has started, requests
+// wait for the routes that peers will tell.
+func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, error) {
+	l, err := n.o.Listen(run, "tcp", n.o.Config.Node.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", n.o.Config.Node.Listen, err)
+	}
+	if n.keys != nil {
+		l = tls.NewListener(l, n.keys.ServerTLS())
+	}
+	web := n.server.HTTPServer()
+	web.BaseContext = func(net.Listener) context.Context { return run }
+	g.Go(func() error {
+		if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	n.log.InfoContext(run, "listening", "address", l.Addr().String(), "advertise", n.o.Config.Node.Advertise)
+	return web, nil
+}
+
+// leave hands everything over and goes on answering until nobody asks any more.
+func (n *node) leave(run context.Context) {
+	n.enter(ready.Drain)
+	ctx, cancel := context.WithTimeout(run, drainBudget)
+	defer cancel()
+	begun := time.Now()
+	n.cluster.Drain(ctx)
+	n.log.InfoContext(ctx, "tables handed over", "duration", time.Since(begun))
+	n.server.Draining()
+	grace := time.Now()
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for time.Since(grace) < graceMost {
+		inFlight, last := n.server.Activity()
+		if quiet := time.Since(later(last, grace)); inFlight == 0 && quiet >= graceQuiet {
+			break
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	n.log.InfoContext(ctx, "grace ended", "duration", time.Since(grace))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// principal says who a client is. A plaintext cluster is on loopback alone, and
+// who reaches it may do everything.
+func (n *node) principal(cs *tls.ConnectionState) (api.Principal, error) {
+	if cs == nil {
+		return api.Principal{Name: "local", Role: api.RoleAdmin}, nil
+	}
+	name, role, err := pki.ClientRole(cs, n.o.Config.Cluster.Name)
+	if err != nil {
+		return api.Principal{}, err
+	}
+	r, ok := api.ParseRole(role)
+	if !ok {
+		return api.Principal{}, fmt.Errorf("role %q is not known here", role)
+	}
+	return api.Principal{Name: name, Role: r}, nil
+}

@@ -1,0 +1,31 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"tidal/node/config"
+)
+
+// Options are what a node needs of the world outside.
+type Options struct {
+	Config  config.Config
+	Version string // of the release, as peers and users see it
+	Log     *slog.Logger
+	Listen  func(ctx context.Context, network, address string) (net.Listener, error)
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	Faults  Faults
+}
+
+// Faults are ways to break a node on purpose. Each reproduces a defect that its
+// test must catch; a released binary has no way to set them.
+type Faults struct {
+	ListenDelay       time.Duration // between opening storage and listening
+	LeaseBeforeListen bool          // publish the lease before anything listens
+	NoPatience        bool          // answer the first routing error
+	HandOverHold      time.Duration // keep a table without an owner for so long at each hand-over
+	AdvertiseMember   bool          // put the member list's address into the lease
+	NoAddressProof    bool          // grant leases without dialling their address
+}
