@@ -1,0 +1,13 @@
+// Package proctest runs real tidal processes and breaks their promises if it
+// can: graceful restarts under load, crashes, first starts. It is for tests
+// only; nothing imports it.
+//
+// The files harness_*_test.go hold what the tests share: a cluster of processes
+// with a slow, cuttable TCP proxy before each node, a fleet of writers that
+// behave like clients behind a load balancer, and a checker that reads every row
+// back. The fleet, the proxy and the checker have tests of their own against
+// servers that lie.
+//
+// Its tests may import the standard library and tidal/node/api; everything else
+// they learn from the binary.
+package proctest

@@ -1,0 +1,340 @@
+package proctest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidal/node/api"
+)
+
+// buildDir holds the binary under test while the tests run.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "tidal-proctest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buildDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build makes the binary with its fault hooks, once, unless TIDAL_BIN names one.
+var build = sync.OnceValues(func() (string, error) {
+	if bin := os.Getenv("TIDAL_BIN"); bin != "" {
+		return filepath.Abs(bin)
+	}
+	bin := filepath.Join(buildDir, "tidal")
+	cmd := exec.Command("go", "build", "-tags", "faults", "-o", bin, "tidal/cmd/tidal")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+// binary is the path of the tidal under test.
+func binary(t *testing.T) string {
+	t.Helper()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// clusterOptions shape a cluster. The zero value is three nodes with mutual TLS
+// and no delay.
+type clusterOptions struct {
+	nodes        int           // 0: three
+	plain        bool          // no TLS
+	delay        time.Duration // each way, between nodes
+	faults       string        // TIDAL_FAULTS of every start
+	splitMembers bool          // the member list names other proxies than advertise
+}
+
+// cluster is a set of nodes on loopback that end with the test.
+type cluster struct {
+	o       clusterOptions
+	dir     string
+	nodes   []*node
+	tls     *tls.Config // of the admin client; nil: plain
+	clients []*http.Client
+}
+
+// newCluster writes certificates and configurations and starts nothing. Data and
+// logs are the test's artifacts: go test -artifacts keeps them.
+func newCluster(t *testing.T, o clusterOptions) *cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts real processes: not with -short")
+	}
+	if o.nodes == 0 {
+		o.nodes = 3
+	}
+	c := &cluster{o: o, dir: t.ArtifactDir()}
+	t.Cleanup(func() { c.end(t) })
+	proxies := 1
+	if o.splitMembers {
+		proxies = 2
+	}
+	ports := freePorts(t, o.nodes*(1+proxies))
+	for i := range o.nodes {
+		id := fmt.Sprintf("n%d", i+1)
+		n := &node{
+			id: id, listen: ports[i],
+			config: filepath.Join(c.dir, id+".toml"), logFile: filepath.Join(c.dir, id+".log"),
+		}
+		n.proxy = newProxy(t, ports[o.nodes+i], n.listen, o.delay)
+		n.member = n.proxy
+		if o.splitMembers {
+			n.member = newProxy(t, ports[2*o.nodes+i], n.listen, o.delay)
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	if !o.plain {
+		c.issue(t)
+	}
+	for _, n := range c.nodes {
+		if err := os.WriteFile(n.config, []byte(c.toml(n)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tr := transport(c.tls)
+		t.Cleanup(tr.CloseIdleConnections)
+		c.clients = append(c.clients, &http.Client{Transport: tr, Timeout: 20 * time.Second})
+	}
+	return c
+}
+
+// issue makes the certificates with the command that operators use.
+func (c *cluster) issue(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(c.dir, "certs")
+	args := []string{"certs", "gen", "--dir", dir, "--cluster", "test"}
+	for _, n := range c.nodes {
+		args = append(args, "--node", n.id+"=127.0.0.1")
+	}
+	cmd := exec.Command(binary(t), args...)
+	cmd.Env = cleanEnv()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("certs gen: %v\n%s", err, out)
+	}
+	bundle, err := os.ReadFile(filepath.Join(dir, "bundle.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := filepath.Join(dir, "clients", "admin")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(admin, "tls.crt"), filepath.Join(admin, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		t.Fatal("bundle.crt holds no certificate")
+	}
+	c.tls = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}}
+}
+
+func (c *cluster) toml(n *node) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[node]\nid = %q\ndata = %q\nlisten = %q\nadvertise = %q\n", n.id,
+		filepath.Join(c.dir, n.id), n.listen, c.scheme()+n.proxy.addr())
+	b.WriteString("\n[cluster]\nname = \"test\"\n\n[cluster.members]\n")
+	for _, m := range c.nodes {
+		fmt.Fprintf(&b, "%s = %q\n", m.id, c.scheme()+m.member.addr())
+	}
+	if !c.o.plain {
+		leaf := filepath.Join(c.dir, "certs", "nodes", n.id)
+		fmt.Fprintf(&b, "\n[tls]\nca = %q\ncert = %q\nkey = %q\n", filepath.Join(c.dir, "certs", "bundle.crt"),
+			filepath.Join(leaf, "tls.crt"), filepath.Join(leaf, "tls.key"))
+	}
+	return b.String()
+}
+
+func (c *cluster) scheme() string {
+	if c.o.plain {
+		return "http://"
+	}
+	return "https://"
+}
+
+// targets are the nodes as clients see them.
+func (c *cluster) targets() []target {
+	var ts []target
+	for _, n := range c.nodes {
+		ts = append(ts, target{name: n.id, base: c.scheme() + n.listen, tls: c.tls})
+	}
+	return ts
+}
+
+// startAll starts every node and waits until all are healthy.
+func (c *cluster) startAll(t *testing.T) {
+	t.Helper()
+	for _, n := range c.nodes {
+		n.start(t, c.o.faults)
+	}
+	c.healthy(t, 60*time.Second)
+}
+
+// healthy waits until every node is.
+func (c *cluster) healthy(t *testing.T, patience time.Duration) {
+	t.Helper()
+	for i := range c.nodes {
+		eventually(t, patience, func() error { return c.health(i) })
+	}
+}
+
+// health asks one node; an error unless it is ready.
+func (c *cluster) health(i int) error {
+	if !c.nodes[i].running() {
+		return fmt.Errorf("%s is not running", c.nodes[i].id)
+	}
+	a, err := c.call(i, http.MethodGet, "/health", "", nil)
+	if err != nil {
+		return err
+	}
+	if a.status != http.StatusOK {
+		return fmt.Errorf("%s: /health %d: %s", c.nodes[i].id, a.status, a.body)
+	}
+	return nil
+}
+
+// createTables makes n tables named t0, t1, ….
+func (c *cluster) createTables(t *testing.T, n int) []string {
+	t.Helper()
+	var names, owners []string
+	for k := range n {
+		name := fmt.Sprintf("t%d", k)
+		a := c.must(t, k%len(c.nodes), http.MethodPut, "/v1/tables/"+name, `{"replicas":3}`, nil)
+		if a.status/100 != 2 {
+			t.Fatalf("create %s: %s", name, a)
+		}
+		a = c.must(t, k%len(c.nodes), http.MethodGet, "/v1/tables/"+name, "", nil)
+		var table api.Table
+		if err := json.Unmarshal(a.body, &table); err != nil {
+			t.Fatalf("describe %s: %v: %s", name, err, a.body)
+		}
+		if table.Owner == "" {
+			t.Fatalf("create %s: returned before it has an owner: %s", name, a.body)
+		}
+		names, owners = append(names, name), append(owners, name+"="+table.Owner)
+	}
+	t.Logf("owners: %s", strings.Join(owners, " "))
+	return names
+}
+
+// answer is an HTTP answer read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// String is the answer as a failed test shows it.
+func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, bytes.TrimSpace(a.body)) }
+
+// call sends one request to one node.
+func (c *cluster) call(i int, method, path, body string, header map[string]string) (answer, error) {
+	req, err := http.NewRequestWithContext(context.Background(), method, c.scheme()+c.nodes[i].listen+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	res, err := c.clients[i].Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	b, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, b}, errors.Join(err, res.Body.Close())
+}
+
+// must is call for requests that have to be answered.
+func (c *cluster) must(t *testing.T, i int, method, path, body string, header map[string]string) answer {
+	t.Helper()
+	a, err := c.call(i, method, path, body, header)
+	if err != nil {
+		t.Fatalf("%s %s at %s: %v", method, path, c.nodes[i].id, err)
+	}
+	return a
+}
+
+// end kills what runs and shows the logs of a test that failed.
+func (c *cluster) end(t *testing.T) {
+	t.Helper()
+	for _, n := range c.nodes {
+		n.kill()
+		if t.Failed() {
+			t.Logf("end of %s's log:\n%s", n.id, n.tail(40))
+		}
+	}
+}
+
+// freePorts finds n loopback addresses that nobody uses. They lie below the
+// range that kernels give to outgoing connections: a node that is away for a
+// moment must find its own port free again.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+	var addrs []string
+	for try := 0; len(addrs) < n && try < 1000; try++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		_ = ln.Close()
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	if len(addrs) < n {
+		t.Fatal("no free ports on 127.0.0.1")
+	}
+	return addrs
+}
+
+// poll asks f every 20 ms until it has no error; after patience it returns the last.
+func poll(patience time.Duration, f func() error) error {
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within %v: %w", patience, err)
+		}
+		<-tick.C
+	}
+}
+
+// eventually is poll for what has to come true.
+func eventually(t *testing.T, patience time.Duration, f func() error) {
+	t.Helper()
+	if err := poll(patience, f); err != nil {
+		t.Fatal(err)
+	}
+}

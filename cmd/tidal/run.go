@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v2"
+)
+
+// app is what every command may touch of the world outside.
+type app struct {
+	stdin  io.Reader
+	stdout io.Writer // data
+	stderr io.Writer // talk
+	env    func(string) (string, bool)
+}
+
+// run runs the command line args, whose first word is the program's name, and
+// returns the process's exit code. It is main without the process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) (string, bool)) (code int) {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	defer func() {
+		if p := recover(); p != nil {
+			_, _ = fmt.Fprintf(stderr, "tidal: internal error: %v\n%s", p, debug.Stack())
+			code = int(exitInternal)
+		}
+	}()
+	err := a.runLine(ctx, args)
+	if err != nil {
+		report(stderr, err)
+	}
+	return int(codeOf(err))
+}
+
+func (a *app) runLine(ctx context.Context, args []string) error {
+	root := a.root()
+	l, err := parse(root, args[min(1, len(args)):])
+	if err != nil {
+		return err
+	}
+	return root.RunContext(ctx, l.words(root))
+}
+
+// root returns the tree of commands.
+func (a *app) root() *cli.App {
+	return &cli.App{
+		Name:                      "tidal",
+		HelpName:                  "tidal",
+		Usage:                     "a replicated table store that refuses nothing while it is restarted, rolled, scaled or re-certified",
+		UsageText:                 "tidal COMMAND [flags] [arguments]",
+		HideVersion:               true,
+		HideHelpCommand:           true,
+		DisableSliceFlagSeparator: true,
+		Reader:                    a.stdin,
+		Writer:                    a.stdout,
+		ErrWriter:                 a.stderr,
+		// run reports errors and chooses the exit code.
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError: func(c *cli.Context, err error, _ bool) error {
+			return usagef("%s: %w", c.Command.HelpName, err)
+		},
+		Commands: a.commands(),
+	}
+}
+
+func (a *app) commands() []*cli.Command {
+	all := []*cli.Command{
+		a.serveCommand(),
+		a.devCommand(),
+		a.tablesCommand(),
+		a.rowsCommand(),
+		a.statusCommand(),
+		a.certsCommand(),
+		a.configCommand(),
+		a.versionCommand(),
+	}
+	for _, c := range all {
+		prepare(c)
+	}
+	return all
+}
+
+// prepare sets what all commands share.
+func prepare(c *cli.Command) {
+	c.HideHelpCommand = true
+	c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
+		return usagef("%s: %w", c.Command.HelpName, err)
+	}
+	for _, sub := range c.Subcommands {
+		prepare(sub)
+	}
+}

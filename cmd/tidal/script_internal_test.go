@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tidal": main})
+}
+
+// TestScript runs testdata/script/*.txtar: what a user types and what comes back.
+func TestScript(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":  exits,
+			"occupy": occupy,
+			"await":  await,
+		},
+	})
+}
+
+// exits runs a command and wants it to end with a code: exits CODE PROGRAM [ARGS].
+func exits(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARGS]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// occupy listens on the port of the first node in a dev.json: occupy FILE.
+func occupy(ts *testscript.TestScript, _ bool, args []string) {
+	var state devState
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &state))
+	l, err := net.Listen("tcp", state.Nodes[0].address())
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(l.Close()) })
+}
+
+// await waits until a file is there: await FILE.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	for {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			ts.Fatalf("%s did not appear", args[0])
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"tidal/node"
+)
+
+// dialTimeout bounds how long a peer may take to accept a connection.
+const dialTimeout = 5 * time.Second
+
+func (a *app) serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run a node",
+		Description: "The first SIGTERM or SIGINT drains the node and stops it gracefully, the second stops it\n" +
+			"at once. Each key of the configuration is a flag and a variable of the environment too.",
+		Flags: append(configFlags(),
+			&cli.StringFlag{Name: "log-format", Usage: "form of the log on stderr: text or json", Value: "text"},
+			&cli.StringFlag{Name: "log-level", Usage: "least level to log: debug, info, warn or error", Value: "info"},
+		),
+		Action: a.serve,
+	}
+}
+
+func (a *app) serve(c *cli.Context) error {
+	if _, err := argsOf(c); err != nil {
+		return err
+	}
+	log, err := a.logger(c)
+	if err != nil {
+		return err
+	}
+	e, err := a.loadConfig(c)
+	if err != nil {
+		return err
+	}
+	if err = e.Config.Validate(); err != nil {
+		return withHint(withCode(exitConfig, wrongConfig(err)), "`tidal config explain` with the same flags says where each value came from")
+	}
+	faults, err := a.faults()
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	// A reader of the log that goes away must not take the node with it.
+	signal.Ignore(syscall.SIGPIPE)
+	stopNow, done := secondSignal()
+	defer done()
+	err = node.Run(c.Context, stopNow, node.Options{
+		Config:  e.Config,
+		Version: version(),
+		Log:     log,
+		Listen:  (&net.ListenConfig{}).Listen,
+		Dial:    (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		Faults:  faults,
+	})
+	select {
+	case <-stopNow:
+		return withCode(exitInterrupted, errors.Join(errors.New("stopped at once by a second signal"), err))
+	default:
+	}
+	if errors.Is(err, node.ErrSetup) {
+		return withCode(exitConfig, err)
+	}
+	return withCode(exitInternal, err)
+}
+
+// logger returns the log that the flags ask for.
+func (a *app) logger(c *cli.Context) (*slog.Logger, error) {
+	var level slog.Level
+	switch text := c.String("log-level"); text {
+	case "debug", "info", "warn", "error":
+		if err := level.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, withHint(usagef("unknown --log-level %q", text), "it is debug, info, warn or error")
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch text := c.String("log-format"); text {
+	case "text":
+		return slog.New(slog.NewTextHandler(a.stderr, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(a.stderr, options)), nil
+	default:
+		return nil, withHint(usagef("unknown --log-format %q", text), "it is text or json")
+	}
+}
+
+// secondSignal returns a channel that is closed when a second signal asks the
+// process to stop; the first one cancels main's context. done ends the watch.
+func secondSignal() (stopNow <-chan struct{}, done func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	stop, ended, quit := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 2 {
+			select {
+			case <-signals:
+			case <-quit:
+				return
+			}
+		}
+		close(stop)
+	}()
+	return stop, func() {
+		signal.Stop(signals)
+		close(quit)
+		<-ended
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"tidal/node/api"
+)
+
+// maxReasons is how many reasons status prints.
+const maxReasons = 10
+
+func (a *app) statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "say how a cluster is: its nodes, and its tables with their owners",
+		Description: "It ends with 10, and says why, if the cluster is degraded: if a node has no lease, or a table no owner,\n" +
+			"or the metadata no leader.",
+		Flags:  append(connectFlags(), outputFlag()),
+		Action: a.status,
+	}
+}
+
+func (a *app) status(c *cli.Context) error {
+	if _, err := argsOf(c); err != nil {
+		return err
+	}
+	format, err := formatOf(c)
+	if err != nil {
+		return err
+	}
+	cl, err := a.connect(c)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	s, err := cl.Status(c.Context)
+	if err != nil {
+		return fmt.Errorf("ask for the status: %w", err)
+	}
+	if format == formatJSON {
+		err = a.writeJSON(s)
+	} else {
+		err = a.printStatus(s)
+	}
+	if err != nil {
+		return err
+	}
+	return withCode(exitDegraded, degraded(s))
+}
+
+func (a *app) printStatus(s api.Status) error {
+	if _, err := fmt.Fprintf(a.stdout, "cluster %s (%s) as node %s sees it; metadata led by %s in term %d\n\n",
+		s.Cluster, s.ClusterID, s.Node, orDash(s.MetaLeader), s.MetaTerm); err != nil {
+		return err
+	}
+	owns := map[string]int{}
+	for _, t := range s.Tables {
+		owns[t.Owner]++
+	}
+	rows := make([][]string, 0, len(s.Members))
+	for _, m := range s.Members {
+		rows = append(rows, memberRow(m, owns[m.Node]))
+	}
+	if err := a.writeTable([]string{"NODE", "STATE", "TABLES", "META", "ADDRESS", "ZONE", "VERSION", "INCARNATION"}, rows); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(a.stdout, "\n"); err != nil {
+		return err
+	}
+	return a.writeTable(tableHeadings(), tableRows(s.Tables))
+}
+
+func memberRow(m api.Member, owns int) []string {
+	var l api.Lease
+	state, incarnation := "no lease", ""
+	if m.Lease != nil {
+		l = *m.Lease
+		incarnation = l.Incarnation.String()
+	}
+	switch {
+	case m.Live && l.Draining:
+		state = "draining"
+	case m.Live:
+		state = "live"
+	}
+	meta := "learner"
+	if m.Voter {
+		meta = "voter"
+	}
+	address := l.Address
+	if address == "" {
+		address = m.Address
+	}
+	return []string{
+		m.Node, state, strconv.Itoa(owns), meta, orDash(address), orDash(l.Zone), orDash(l.Version), orDash(incarnation),
+	}
+}
+
+// degraded says what is not well; nil: all is.
+func degraded(s api.Status) error {
+	var reasons []string
+	if s.MetaLeader == "" {
+		reasons = append(reasons, "the metadata has no leader")
+	}
+	for _, m := range s.Members {
+		if !m.Live {
+			reasons = append(reasons, "node "+m.Node+" has no lease")
+		}
+	}
+	for _, t := range s.Tables {
+		if t.Owner == "" {
+			reasons = append(reasons, "table "+t.Name+" has no owner")
+		}
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d more", more))
+	}
+	return errors.New("degraded: " + strings.Join(reasons, "; "))
+}
