@@ -87,17 +87,17 @@ func TestDamageIsFatal(t *testing.T) {
 		if strings.HasSuffix(name, ".sst") {
 			damaged = name
 			path := fs.PathJoin("db", name)
-			f, err := fs.Open(path)
-			check(t, err)
-			b, err := io.ReadAll(f)
-			check(t, errors.Join(err, f.Close()))
+			f, e := fs.Open(path)
+			check(t, e)
+			b, e := io.ReadAll(f)
+			check(t, errors.Join(e, f.Close()))
 			for i := len(b) / 3; i < len(b)/2; i++ { // the first block has the format's version
 				b[i] ^= 0x55
 			}
-			w, err := fs.Create(path, vfs.WriteCategoryUnspecified)
-			check(t, err)
-			_, err = w.Write(b)
-			check(t, errors.Join(err, w.Sync(), w.Close()))
+			w, e := fs.Create(path, vfs.WriteCategoryUnspecified)
+			check(t, e)
+			_, e = w.Write(b)
+			check(t, errors.Join(e, w.Sync(), w.Close()))
 		}
 	}
 	if damaged == "" {
@@ -111,9 +111,9 @@ func TestDamageIsFatal(t *testing.T) {
 		t.Error("a scan over a damaged table went well")
 	}
 	select {
-	case err := <-told:
-		if !strings.Contains(err.Error(), ".sst") || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("told %v: no file is named", err)
+	case said := <-told:
+		if !strings.Contains(said.Error(), ".sst") || !strings.Contains(said.Error(), "damaged") {
+			t.Errorf("told %v: no file is named", said)
 		}
 	default:
 		t.Errorf("nobody was told of the damage; the scan said %v", err)

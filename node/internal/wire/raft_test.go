@@ -38,11 +38,11 @@ func raftSamples() []*pb.Message {
 			m.Entries = []*pb.Entry{raftEntry(301, 7, []byte("data")), change, raftEntry(303, 7, nil), raftEntry(304, 7, bytes.Repeat([]byte("x"), 70_000))}
 		}),
 		msg(pb.MsgApp, position),
-		msg(pb.MsgAppResp, func(m *pb.Message) { position(m); extra(m); m.Reject = proto.Bool(true) }),
+		msg(pb.MsgAppResp, func(m *pb.Message) { position(m); extra(m); m.Reject = new(true) }),
 		msg(pb.MsgAppResp, position),
 		msg(pb.MsgVote, position),
 		msg(pb.MsgVote, func(m *pb.Message) { position(m); m.Context = []byte("CampaignTransfer") }),
-		msg(pb.MsgVoteResp, func(m *pb.Message) { m.Reject = proto.Bool(true) }),
+		msg(pb.MsgVoteResp, func(m *pb.Message) { m.Reject = new(true) }),
 		msg(pb.MsgPreVote, position),
 		msg(pb.MsgPreVoteResp, func(*pb.Message) {}),
 		msg(pb.MsgHeartbeat, func(m *pb.Message) { m.Commit = proto.Uint64(1); m.Context = []byte{0, 0, 0, 0, 0, 0, 0, 9} }),

@@ -1,0 +1,70 @@
+# What `make help` prints is the way in. Needs Go, make and coreutils; a C compiler adds the
+# race detector to the tests, git stamps the version.
+
+GO      ?= go
+N       ?= 1
+SEEDS   ?= 500
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+
+# Go wants a place for its caches, also where nobody is at home.
+export HOME := $(or $(HOME),$(CURDIR)/.home)
+
+TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
+BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
+PROCTEST = tidal/cmd/tidal/proctest
+
+.PHONY: help build demo test check lint bench sim graceful controls clean
+
+help:
+	@echo 'make build             bin/tidal'
+	@echo 'make demo              three nodes on this machine: write, read, stop, clean up'
+	@echo 'make test              all tests; with the race detector if there is a C compiler'
+	@echo 'make check             what CI checks besides the tests: lint, vet, modules, builds, release file'
+	@echo 'make sim SEEDS=500     the simulator, from that many seeds'
+	@echo 'make graceful N=5      restart three nodes under load, N times, and count what is refused'
+	@echo 'make controls N=5      the same with a defect switched on: the test must notice each time'
+	@echo 'make bench             the benchmarks of the packages'
+	@echo 'make clean             remove what the targets above made'
+
+build:
+	$(BUILD) -o bin/tidal ./cmd/tidal
+
+demo: build
+	@.ci/demo bin/tidal .demo
+
+# The tests of real processes have a run of their own, since they measure time: the other
+# packages must not take the processor from them, nor the race detector.
+test:
+	@race=; if .ci/has-cc "$$($(GO) env CC)"; then race=-race; \
+	else echo 'no C compiler works here: testing without the race detector'; fi; \
+	$(GO) test $$race -timeout 10m $$($(GO) list -f '{{if ne .ImportPath "$(PROCTEST)"}}{{.ImportPath}}{{end}}' ./...)
+	CGO_ENABLED=0 $(GO) test -timeout 10m $(PROCTEST)
+
+# Without cgo, as in a release: so everything here shares what is compiled.
+check lint: export CGO_ENABLED = 0
+
+check: lint
+	$(GO) vet -tags faults ./...
+	$(GO) mod tidy -diff
+	GOOS=linux GOARCH=amd64 $(GO) build -buildvcs=false ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build -buildvcs=false ./...
+	$(TOOLS) goreleaser check --quiet
+
+lint:
+	$(TOOLS) golangci-lint config verify
+	$(TOOLS) golangci-lint run ./...
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+sim:
+	TIDAL_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v ./node/internal/sim
+
+graceful:
+	GRACEFUL_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestGraceful$$' $(PROCTEST)
+
+controls:
+	TIDAL_CONTROLS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestControl' $(PROCTEST)
+
+clean:
+	rm -rf bin dist .demo .home

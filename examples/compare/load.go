@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// load is a closed loop of clients, each with one write at a time, to the three
+// nodes in turn and to random rows of all tables.
+type load struct {
+	clients, bytes, tables int
+	length                 time.Duration
+}
+
+const (
+	keySpace   = 100_000
+	putTimeout = 10 * time.Second
+)
+
+// cell is one measurement.
+type cell struct {
+	perSecond float64 // acknowledged writes
+	p50, p99  float64 // milliseconds
+	cpu       float64 // seconds of the three servers for 100,000 writes
+	failed    float64 // writes
+	loadAvg   float64 // of the machine over the last minute
+	failure   string  // the first
+}
+
+// String is the cell as progress shows it.
+func (c cell) String() string {
+	s := fmt.Sprintf("%7.0f writes/s  p50 %6.2f  p99 %7.2f ms  %6.1f CPU s/100,000  load %.1f", c.perSecond, c.p50, c.p99, c.cpu, c.loadAvg)
+	if c.failed > 0 {
+		s += fmt.Sprintf("  %.0f failed: %s", c.failed, c.failure)
+	}
+	return s
+}
+
+// run loads s for the load's length.
+func (l load) run(ctx context.Context, s store) (cell, error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var took []time.Duration
+	var c cell
+	value := make([]byte, l.bytes) // random, so that no store gains by compressing it
+	for i := range value {
+		value[i] = byte('a' + rand.IntN(26))
+	}
+	cpu, began := cpuSeconds(s.pids()), time.Now()
+	for client := range l.clients {
+		wg.Go(func() {
+			var mine []time.Duration
+			for n := client; time.Since(began) < l.length && ctx.Err() == nil; n++ {
+				key := rand.IntN(keySpace)
+				at := time.Now()
+				pctx, cancel := context.WithTimeout(ctx, putTimeout)
+				err := s.put(pctx, n%nodes, key%l.tables, fmt.Sprintf("k%08d", key), value)
+				cancel()
+				if err == nil {
+					mine = append(mine, time.Since(at))
+					continue
+				}
+				mu.Lock()
+				if c.failed++; c.failure == "" {
+					c.failure = err.Error()
+				}
+				mu.Unlock()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, mine...)
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return c, err
+	}
+	if len(took) == 0 {
+		return c, fmt.Errorf("not one write was acknowledged; the first failure: %s", c.failure)
+	}
+	wall, n := time.Since(began).Seconds(), float64(len(took))
+	slices.Sort(took)
+	ms := func(q float64) float64 { return float64(took[int(q*(n-1))].Microseconds()) / 1000 }
+	c.perSecond, c.p50, c.p99 = n/wall, ms(.5), ms(.99)
+	c.cpu = (cpuSeconds(s.pids()) - cpu) / n * 100_000
+	c.loadAvg = loadAverage()
+	return c, nil
+}
+
+// cpuSeconds is what processes have used so far, in user mode and the kernel.
+func cpuSeconds(pids []int) (sum float64) {
+	const ticks = 100 // USER_HZ, fixed on Linux
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')'):]), " ")
+		f := strings.Fields(rest) // from the third field on: see proc(5)
+		for _, s := range f[11:13] {
+			v, _ := strconv.ParseFloat(s, 64)
+			sum += v / ticks
+		}
+	}
+	return sum
+}
+
+func loadAverage() float64 {
+	b, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(b), " ")
+	v, _ := strconv.ParseFloat(first, 64)
+	return v
+}
