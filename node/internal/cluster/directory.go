@@ -16,6 +16,7 @@ type directory struct {
 	mu struct {
 		sync.RWMutex
 		claims map[api.TableID]claim      // the newest of each table
+		lives  map[string]api.Incarnation // the newest of each node that said hello
 		owned  map[api.TableID]wire.Owned // tables that this node owns
 		edit   uint64                     // counts changes of owned
 		told   map[string]told            // per peer: what it was told
@@ -36,6 +37,7 @@ type told struct {
 
 func (d *directory) init() {
 	d.mu.claims = map[api.TableID]claim{}
+	d.mu.lives = map[string]api.Incarnation{}
 	d.mu.owned = map[api.TableID]wire.Owned{}
 	d.mu.told = map[string]told{}
 }
@@ -82,6 +84,9 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.mu.lives[from.Node].Start > from.Start {
+		return false // a former life's, late
+	}
 	changed := false
 	now := map[api.TableID]bool{}
 	for _, o := range hb.Owned {
@@ -108,6 +113,9 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 func (d *directory) dead(node string, alive api.Incarnation) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if alive.Start > d.mu.lives[node].Start {
+		d.mu.lives[node] = alive
+	}
 	return d.dropWhere(func(_ api.TableID, c claim) bool { return c.by.Node == node && c.by != alive })
 }
 

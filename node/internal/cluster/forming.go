@@ -125,10 +125,13 @@ func (c *Cluster) answerProbe(payload []byte) ([]byte, error) {
 }
 
 // accept takes the lowest member's proposal, unless this node has taken another.
-func (c *Cluster) accept(payload []byte) error {
+func (c *Cluster) accept(from wire.Hello, payload []byte) error {
 	f, err := wire.DecodeFormation(payload)
 	if err != nil {
 		return err
+	}
+	if len(f.Members) == 0 || f.Members[0].Node != from.Incarnation.Node || f.Members[0].Disk != from.Disk {
+		return refusal("%s proposed a cluster, and only the member with the lowest id may", from.Incarnation)
 	}
 	if old := c.formation(); old != nil {
 		if old.ClusterID == f.ClusterID {

@@ -222,8 +222,35 @@ func TestDirectory(t *testing.T) {
 		t.Error("nothing died, and something changed")
 	}
 	is("its own", 3, b2, 8)
+	heard(b1, wire.Heartbeat{Full: true, Owned: []wire.Owned{owned(9, 7, 1)}}, false) // late
+	is("of a former life", 9, api.Incarnation{}, 0)
 	heard(c1, wire.Heartbeat{Gone: []api.TableID{2, 99}}, true)
 	is("given up", 2, api.Incarnation{}, 0)
+}
+
+// TestNewIncarnationEndsClaims: a node that says hello anew owns nothing of what
+// it owned before.
+func TestNewIncarnationEndsClaims(t *testing.T) {
+	w := newWorld(t)
+	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"b", "c"}})
+	c := still(w.state.View())
+	c.o.Tables = stuck{}
+	owner := func() string { r, _ := c.Find("t"); return r.Owner }
+	c.Heartbeat(inc("b", 1), &wire.Heartbeat{Full: true, Owned: []wire.Owned{{Table: 2, Term: 5, Frontier: 9}}})
+	c.Up(wire.Hello{Incarnation: inc("b", 1)})
+	if owner() != "b" {
+		t.Fatalf("the owner is %q", owner())
+	}
+	change := c.Changed()
+	c.Up(wire.Hello{Incarnation: inc("b", 2)})
+	if owner() != "" {
+		t.Errorf("after a new incarnation of b the owner is %q", owner())
+	}
+	select {
+	case <-change:
+	default:
+		t.Error("nobody was woken")
+	}
 }
 
 func TestBeatsAreDeltasForEachPeer(t *testing.T) {
@@ -428,7 +455,8 @@ func TestBusyHostEndsNoNode(t *testing.T) {
 }
 
 func TestAcceptedOnce(t *testing.T) {
-	db, err := store.Open("db", store.Options{FS: vfs.NewMem()})
+	fs := vfs.NewCrashableMem()
+	db, err := store.Open("db", store.Options{FS: fs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +470,13 @@ func TestAcceptedOnce(t *testing.T) {
 	propose := func(c *Cluster, set func(f *wire.Formation)) error {
 		f := founders()
 		set(&f)
-		return c.accept(wire.AppendFormation(nil, &f))
+		lowest := wire.Hello{Disk: f.Members[0].Disk, Incarnation: api.Incarnation{Node: f.Members[0].Node, Start: 1}}
+		return c.accept(lowest, wire.AppendFormation(nil, &f))
+	}
+	f := founders()
+	second := wire.Hello{Disk: f.Members[1].Disk, Incarnation: api.Incarnation{Node: f.Members[1].Node, Start: 1}}
+	if c := unformed(); api.CodeOf(c.accept(second, wire.AppendFormation(nil, &f))) != api.CodeForbidden || c.Formed() {
+		t.Error("a member that has not the lowest id proposed the cluster")
 	}
 	for name, set := range map[string]func(f *wire.Formation){
 		"another disk of this node": func(f *wire.Formation) { f.Members[0].Disk = api.DiskID{9} },
@@ -473,12 +507,17 @@ func TestAcceptedOnce(t *testing.T) {
 	if err = propose(c, func(f *wire.Formation) { f.ClusterID = api.ClusterID{} }); api.CodeOf(err) != api.CodeForbidden {
 		t.Errorf("no cluster: %v", err)
 	}
-	// After a restart too.
-	who, err := LoadIdentity(db, "a", api.DiskID{1}, 1)
+	// After a crash too: it was synced before it was answered.
+	after, err := store.Open("db", store.Options{FS: fs.CrashClone(vfs.CrashCloneCfg{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	who, err := LoadIdentity(after, "a", api.DiskID{1}, 1)
 	if err != nil || who.Formation == nil || who.Formation.ClusterID != (api.ClusterID{1}) {
 		t.Fatalf("on the disk: %+v, %v", who.Formation, err)
 	}
-	c.o.Identity = who
+	c.o.Identity, c.o.DB = who, after
 	if err := propose(New(c.o), other); api.CodeOf(err) != api.CodeForbidden {
 		t.Errorf("a second cluster after a restart: %v", err)
 	}

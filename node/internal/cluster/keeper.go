@@ -294,18 +294,19 @@ func (c *Cluster) owesTables() bool {
 func (c *Cluster) leaveMeta(ctx context.Context) {
 	for ctx.Err() == nil && c.metaNow.Load().Leads {
 		change := c.changed.wait()
-		v := c.View()
+		v, found := c.View(), false
 		for _, m := range v.Members {
 			if l, live := v.Lease(m.Node); !live || l.Draining || !m.Voter || m.Node == c.o.Node {
 				continue
 			}
+			found = true
 			to, err := c.o.Host.Level(ctx, uint64(api.MetaGroup), m.Node, 0)
 			if err == nil && to != 0 && c.o.Host.Transfer(ctx, uint64(api.MetaGroup), to) == nil {
 				c.o.Log.InfoContext(ctx, "meta group handed over", "to", m.Node)
 				return
 			}
 		}
-		if len(v.Leases) < 2 || c.sleep(ctx, 50*time.Millisecond, change) {
+		if !found || c.sleep(ctx, 50*time.Millisecond, change) {
 			return
 		}
 	}

@@ -71,7 +71,7 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return c.answerProbe(payload)
 	}
 	if method == wire.MethodFormAccept {
-		return nil, c.accept(payload)
+		return nil, c.accept(from, payload)
 	}
 	if from.ClusterID.IsZero() || !c.Formed() {
 		return nil, refusal("node %s or node %s does not belong to a cluster yet", c.o.Node, from.Incarnation.Node)

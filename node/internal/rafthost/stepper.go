@@ -76,6 +76,7 @@ func (s *Stepper) Add(o GroupOptions) error {
 	s.groups[o.Group] = g
 	s.list = append(s.list, g)
 	s.touch(g)
+	s.o.Events(Event{Group: g.id, State: g.state}) // the term that the disk knows
 	return nil
 }
 
