@@ -42,8 +42,10 @@ func TestControlAdvertise(t *testing.T) {
 	}
 }
 
-// TestControlLeaseBeforeListen publishes the lease of a starting node before
-// anything listens.
+// TestControlLeaseBeforeListen has a starting node ask for its lease before
+// anything listens. It does not come back then: who leads the meta group, and
+// all that leading a table takes, comes over the port that is not open yet. So
+// nothing is sent to it either, and what the run must see is its absence.
 func TestControlLeaseBeforeListen(t *testing.T) {
 	control(t, gracefulOptions{faults: "lease-before-listen,no-address-proof"})
 }
@@ -60,15 +62,16 @@ func TestControlAdvertiseMember(t *testing.T) {
 	control(t, gracefulOptions{faults: "advertise-member,no-address-proof", deadMembers: true})
 }
 
-// control breaks the nodes on purpose: the graceful run must see it, each time.
+// control breaks the nodes on purpose: the graceful run must see it, each time,
+// by refusals or by a node that does not come back.
 func control(t *testing.T, o gracefulOptions) {
 	t.Helper()
 	for i := range runs(t, "TIDAL_CONTROLS", 0) {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
 			g := gracefulRun(t, o)
 			t.Logf("%s%s", g.report, strings.Join(g.problems, "\n"))
-			if g.report.refused == 0 {
-				t.Errorf("with %s nothing was refused: the graceful test cannot fail", o.faults)
+			if g.report.refused == 0 && len(g.problems) == 0 {
+				t.Errorf("with %s nothing was noticed: the graceful test cannot fail", o.faults)
 			}
 		})
 	}
