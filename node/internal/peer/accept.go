@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -146,7 +147,11 @@ func (t *Transport) serve(ctx context.Context, s *session) {
 		cancel(err)
 		c.wg.Wait()
 	}
-	t.o.Log.DebugContext(ctx, "accepted peer's connection ended",
+	level := slog.LevelDebug // the dialling side tells of ends
+	if errors.Is(err, wire.ErrMalformed) {
+		level = slog.LevelWarn // it would not tell of this: it is what is wrong
+	}
+	t.o.Log.Log(ctx, level, "accepted peer's connection ended",
 		"peer", from.Node, "connection", s.remote.Kind.String(), "incarnation", from.String(), "error", err.Error())
 }
 
