@@ -128,7 +128,7 @@ func (t *Transport) shake(s *session, state *tls.ConnectionState) error {
 	if err := s.readVerdict(); err != nil {
 		return err
 	}
-	return t.welcome(s, state)
+	return t.welcome(s, &local, state)
 }
 
 // serve runs an inbound session until it ends and its calls have returned.

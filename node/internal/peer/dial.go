@@ -123,7 +123,7 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 	if refusal != nil {
 		return nil, fmt.Errorf("this node refuses %s: %s", s.remote.Incarnation, refusal.Error())
 	}
-	return s, t.welcome(s, state)
+	return s, t.welcome(s, &local, state)
 }
 
 // clientTLS returns the configuration to dial a node with at a host name.

@@ -70,12 +70,16 @@ func refuse(err error) *api.Error {
 }
 
 // welcome ends the handshake of a session that both sides want.
-func (t *Transport) welcome(s *session, state *tls.ConnectionState) error {
+func (t *Transport) welcome(s *session, local *wire.Hello, state *tls.ConnectionState) error {
+	s.stranger = s.remote.ClusterID.IsZero() && !local.ClusterID.IsZero()
 	if state != nil && len(state.PeerCertificates) > 0 {
 		s.expires = state.PeerCertificates[0].NotAfter
 	}
 	if err := s.conn.SetDeadline(time.Time{}); err != nil {
 		return err
+	}
+	if s.stranger {
+		return nil
 	}
 	return t.meet(s)
 }

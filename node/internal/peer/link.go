@@ -217,6 +217,8 @@ func (l *link) dial(ctx context.Context) (*caller, error) {
 			err = l.mu.retired
 		case l.mu.address != address:
 			err = errMoved
+		case s.stranger:
+			err = errStranger
 		case l.mu.newest != s.remote.Incarnation:
 			err = errOlder
 		}

@@ -34,9 +34,14 @@ type session struct {
 	tap     *tap
 	remote  wire.Hello
 	expires time.Time // when the remote's certificate does; zero: never
-	queue   queue
-	done    chan struct{} // closed by close
-	mu      struct {
+
+	// stranger: this node belongs to a cluster and the remote to none. It may ask,
+	// and is not taken for the member whose id it has: that one may be running.
+	stranger bool
+
+	queue queue
+	done  chan struct{} // closed by close
+	mu    struct {
 		sync.Mutex
 		err error
 	}

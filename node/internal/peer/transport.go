@@ -29,6 +29,8 @@ var (
 	errRemoved = errors.New("no longer a peer")
 	errMoved   = errors.New("its address changed")
 	errOlder   = errors.New("a newer incarnation said hello")
+
+	errStranger = errors.New("it belongs to no cluster yet")
 )
 
 const (

@@ -308,6 +308,51 @@ func TestNewIncarnationEndsOldConnections(t *testing.T) {
 	})
 }
 
+// TestStranger: a process without a cluster that has a member's id and
+// certificate, as one that was started a second time on another directory, may
+// ask what it must do. It does not cut off the member, which runs.
+func TestStranger(t *testing.T) {
+	belongs := func(o *peer.Options) {
+		hello := o.Hello
+		o.Hello = func(k wire.ConnKind) wire.Hello {
+			h := hello(k)
+			h.ClusterID = api.ClusterID{1}
+			return h
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric()
+		a, b := f.start(t, "a", 1, belongs), f.start(t, "b", 7, belongs)
+		defer a.stop()
+		defer b.stop()
+		join(a, b)
+		settle()
+		second := newNode("b", 1, func(o *peer.Options) {
+			o.Dial = f.dial
+			hello := o.Hello
+			o.Hello = func(k wire.ConnKind) wire.Hello {
+				h := hello(k)
+				h.Disk = diskOf("other")
+				return h
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if who, _, err := second.CallAddress(ctx, "http://a:1", wire.MethodFormProbe, nil); err != nil || who.Incarnation.Node != "a" {
+			t.Errorf("the stranger got no answer: %v", err)
+		}
+		settle()
+		if inc, _ := a.Heard("b"); inc.Start != 7 {
+			t.Errorf("a takes %s for b", inc)
+		}
+		for _, n := range []*node{a, b} {
+			if text := n.log.String(); strings.Contains(text, "ended") {
+				t.Errorf("a connection of %s was cut: %s", n.id, text)
+			}
+		}
+	})
+}
+
 func TestRefusals(t *testing.T) {
 	elsewhere := func(o *peer.Options) {
 		o.Hello = func(wire.ConnKind) wire.Hello {
