@@ -79,7 +79,8 @@ func newMeters(n *node) *meters {
 // refusals are the codes that count as refused for a roll's gate.
 func refusals() []api.Code {
 	return []api.Code{
-		api.CodeStaleOwner, api.CodeNoOwner, api.CodeOwnerUnreachable, api.CodeOutcomeUnknown, api.CodeTooMany, api.CodeNotReady,
+		api.CodeStaleOwner, api.CodeNoOwner, api.CodeOwnerUnreachable, api.CodeOutcomeUnknown, api.CodeBehind,
+		api.CodeTooMany, api.CodeNotReady,
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 	CodeNoOwner          Code = "no-owner"
 	CodeOwnerUnreachable Code = "owner-unreachable"
 	CodeOutcomeUnknown   Code = "outcome-unknown"
+	CodeBehind           Code = "behind"
 	CodeNotReady         Code = "not-ready"
 	CodeInternal         Code = "internal"
 
@@ -70,6 +71,7 @@ func Kinds() []Kind {
 		{CodeNoOwner, http.StatusServiceUnavailable, OutcomeNone, true},
 		{CodeOwnerUnreachable, http.StatusServiceUnavailable, OutcomeNone, true},
 		{CodeOutcomeUnknown, http.StatusBadGateway, OutcomeUnknown, true},
+		{CodeBehind, http.StatusServiceUnavailable, OutcomeNone, true},
 		{CodeNotReady, http.StatusServiceUnavailable, OutcomeNone, false},
 		{CodeInternal, http.StatusInternalServerError, OutcomeUnknown, false},
 		{CodePreconditionFailed, http.StatusPreconditionFailed, OutcomeDone, false},

@@ -91,10 +91,13 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 	now := map[api.TableID]bool{}
 	for _, o := range hb.Owned {
 		now[o.Table] = true
-		if old := d.mu.claims[o.Table]; o.Term >= old.term && (old.by != from || old.term != o.Term) {
-			d.mu.claims[o.Table] = claim{by: from, term: o.Term, frontier: ready.Frontier{Term: o.Term, Index: o.Frontier}}
-			changed = true
+		old := d.mu.claims[o.Table]
+		if o.Term < old.term {
+			continue
 		}
+		// A later word of the same claim says how far the table has come since.
+		d.mu.claims[o.Table] = claim{by: from, term: o.Term, frontier: ready.Frontier{Term: o.Term, Index: o.Frontier}}
+		changed = changed || old.by != from || old.term != o.Term
 	}
 	if hb.Full {
 		changed = d.dropWhere(func(id api.TableID, c claim) bool { return c.by == from && !now[id] }) || changed
@@ -168,11 +171,12 @@ func (c *Cluster) Find(name string) (Route, bool) {
 	r := Route{Table: t.ID, Born: api.Position{Table: t.ID}}
 	cl := c.directory.claim(t.ID)
 	r.Owner, r.Term = cl.by.Node, cl.term
+	r.Born.Index = cl.frontier.Index
 	l, here := c.o.Tables.Local(t.ID)
 	if !here {
 		return r, true
 	}
-	r.Born.Index = l.Applied
+	r.Born.Index = max(r.Born.Index, l.Commit, l.Applied)
 	switch s := l.State; {
 	case s.Leads:
 		r.Owner, r.Term = c.o.Node, s.Term

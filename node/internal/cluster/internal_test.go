@@ -203,6 +203,9 @@ func TestDirectory(t *testing.T) {
 	}
 	heard(b1, wire.Heartbeat{}, false)
 	heard(b1, wire.Heartbeat{Owned: []wire.Owned{owned(2, 5, 99)}}, false)
+	if c := d.claim(2); c.frontier.Index != 99 {
+		t.Errorf("after a later word its frontier is %+v", c.frontier)
+	}
 	heard(c1, wire.Heartbeat{Owned: []wire.Owned{owned(2, 4, 50)}}, false)
 	is("a lower term", 2, b1, 5)
 	heard(c1, wire.Heartbeat{Owned: []wire.Owned{owned(2, 6, 50)}}, true)
@@ -338,6 +341,38 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("with nobody left they lie at %v", got)
 	}
 }
+
+// TestBorn: the position that a write carries is the highest that is known here,
+// by the replica or, without one, by the owner's word. Without any the table could
+// not tell a write that was sent again too late.
+func TestBorn(t *testing.T) {
+	w := newWorld(t)
+	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
+	c := still(w.state.View())
+	table, _ := c.TableID("t")
+	here := &holder{}
+	c.o.Tables = here
+	c.directory.heard(inc("b", 1), &wire.Heartbeat{Full: true, Owned: []wire.Owned{{Table: table, Term: 2, Frontier: 70}}})
+	for _, tt := range []struct {
+		open            bool
+		commit, applied uint64
+		want            uint64
+	}{{false, 0, 0, 70}, {true, 5, 5, 70}, {true, 90, 80, 90}} {
+		here.open, here.Replica = tt.open, Replica{ID: table, Commit: tt.commit, Applied: tt.applied}
+		if r, ok := c.Find("t"); !ok || r.Born != (api.Position{Table: table, Index: tt.want}) {
+			t.Errorf("%+v: born %+v", tt, r.Born)
+		}
+	}
+}
+
+// holder is Tables with at most one replica.
+type holder struct {
+	stuck
+	Replica
+	open bool
+}
+
+func (h *holder) Local(api.TableID) (Replica, bool) { return h.Replica, h.open }
 
 func TestMayMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,9 @@ func (t *trip) pin(route Route) bool {
 	if born.Table == 0 {
 		born.Table = route.Table
 	}
-	if t.attempts == 0 && route.Born.Table == born.Table {
+	// An attempt that did nothing leaves nothing behind that could arrive later. So
+	// a node that was behind, as after it stood still, makes up for it here.
+	if t.unknown == nil && route.Born.Table == born.Table {
 		born.Index = route.Born.Index
 	}
 	return born.Table == route.Table

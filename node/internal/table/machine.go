@@ -139,9 +139,11 @@ func (m *Machine) answer(b *store.Batch, index uint64, c *wire.Command) (*Answer
 	case known:
 		return m.say(before.outcome, before.version), nil
 	case c.Born != 0 && c.Born < m.life(c.Keyed).forgotten:
+		// This entry did nothing. Whether an earlier one of the same id did, only
+		// the router can know, which sent it.
 		return &Answer{
-			Code:    api.CodeOutcomeUnknown,
-			Message: "the request is so old that the table has forgotten whether it was done",
+			Code:    api.CodeBehind,
+			Message: "the node that took the request was too far behind the table: whether it was done is forgotten",
 		}, nil
 	}
 	end, version, err := m.execute(b, index, c)

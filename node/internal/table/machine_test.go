@@ -276,7 +276,7 @@ func TestSameEntriesSameState(t *testing.T) {
 			t.Fatalf("seed %d: the same entries left different states", seed)
 		}
 	}
-	for _, c := range []api.Code{"", api.CodeIDReused, api.CodeOutcomeUnknown, api.CodePreconditionFailed} {
+	for _, c := range []api.Code{"", api.CodeIDReused, api.CodeBehind, api.CodePreconditionFailed} {
 		if codes[c] < 20 {
 			t.Errorf("the entries met %q only %d times: %v", c, codes[c], codes)
 		}
