@@ -321,6 +321,20 @@ func TestPinned(t *testing.T) {
 	})
 }
 
+// TestDeadlinePassed: what was not sent was not done, and the answer says so.
+func TestDeadlinePassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.dir.own("b", 1)
+		req := put()
+		req.Deadline = time.Now().Add(-time.Nanosecond)
+		_, err := g.Do(t.Context(), req)
+		if e := api.AsError(err); e.Code != api.CodeNoOwner || e.RetryAfter == 0 || len(g.cluster.calls()) != 0 {
+			t.Errorf("%v after calls of %q", err, g.cluster.nodes())
+		}
+	})
+}
+
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, nil)

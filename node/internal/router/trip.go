@@ -54,6 +54,9 @@ func (t *trip) run(ctx context.Context) (*api.Response, error) {
 			t.attempts++
 			return t.r.here(ctx, route, t.req)
 		}
+		if ctx.Err() != nil {
+			return nil, t.expired(ctx)
+		}
 		if to, found := t.next(route); found {
 			resp, err := t.send(ctx, route, to)
 			if err == nil || !t.again(to, api.AsError(err)) {
@@ -61,9 +64,6 @@ func (t *trip) run(ctx context.Context) (*api.Response, error) {
 			}
 		} else if err := t.wait(ctx, changed); err != nil {
 			return nil, t.final(err)
-		}
-		if ctx.Err() != nil {
-			return nil, t.expired(ctx)
 		}
 	}
 }
@@ -191,6 +191,9 @@ func (t *trip) release() {
 func (t *trip) expired(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("the client left: %w", context.Cause(ctx))
+	}
+	if t.last == nil {
+		t.last = &api.Error{Code: api.CodeNoOwner, Message: "the request's time was over before it could be sent"}
 	}
 	return t.final(t.last)
 }
