@@ -21,6 +21,7 @@ const (
 	leaseSkew  = 500 * time.Millisecond // more, for messages on their way
 	leaseRenew = time.Second            // how often a lease is renewed
 	moveRest   = 10 * time.Second       // least time between two hand-overs of one table by one node
+	drainRest  = 500 * time.Millisecond // while it drains: two nodes that do must not play ball with a table
 )
 
 // Net reaches other nodes.

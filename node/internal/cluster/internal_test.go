@@ -373,6 +373,21 @@ type holder struct {
 }
 
 func (h *holder) Local(api.TableID) (Replica, bool) { return h.Replica, h.open }
+func (h *holder) All() []Replica                    { return []Replica{h.Replica} }
+
+// TestDroppedIsForgotten: tables come and go for years, and their ids never again.
+func TestDroppedIsForgotten(t *testing.T) {
+	c := still(&meta.View{})
+	c.o.Tables = &holder{Replica: Replica{ID: 9}}
+	c.updateLevel()
+	c.mu.moved[9] = time.Now()
+	if err := c.reconcile(t.Context(), c.View()); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.mu.level)+len(c.mu.moved) != 0 {
+		t.Errorf("still kept: %v, %v", c.mu.level, c.mu.moved)
+	}
+}
 
 func TestMayMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -391,6 +406,10 @@ func TestMayMove(t *testing.T) {
 		c.drain.Store(true)
 		if !c.mayMove(2) {
 			t.Error("a drain waits")
+		}
+		c.mu.moved[4] = time.Now().Add(-drainRest + time.Nanosecond)
+		if c.mayMove(4) {
+			t.Error("a draining node gives away at once what came back from another")
 		}
 		c.drain.Store(false)
 		<-time.After(time.Millisecond)

@@ -101,6 +101,7 @@ func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
 			if err := c.o.Tables.Drop(ctx, l.ID); err != nil {
 				return ignoreEnd(ctx, err)
 			}
+			c.forget(l.ID)
 			c.o.Log.InfoContext(ctx, "table dropped", "table", l.Name, "table_id", l.ID.String())
 		}
 	}
@@ -116,6 +117,14 @@ func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
 		}
 	}
 	return nil
+}
+
+// forget drops what is kept of a table that is gone. Its id never comes back.
+func (c *Cluster) forget(id api.TableID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.level, id)
+	delete(c.mu.moved, id)
 }
 
 // ignoreEnd drops an error that comes of the node's own end, or of a host that has
@@ -213,12 +222,17 @@ func (c *Cluster) moveOnce(ctx context.Context) bool {
 	return tried
 }
 
-// mayMove reports whether a table has rested long enough. A drain does not wait.
+// mayMove reports whether a table has rested long enough. A drain waits only for
+// one that came back.
 func (c *Cluster) mayMove(id api.TableID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, moved := c.mu.moved[id]
-	return c.drain.Load() || !moved || time.Since(at) >= moveRest
+	rest := moveRest
+	if c.drain.Load() {
+		rest = drainRest
+	}
+	return !moved || time.Since(at) >= rest
 }
 
 // handOver gives a table to a node, or, while this node drains, to any that
@@ -230,7 +244,8 @@ func (c *Cluster) handOver(ctx context.Context, id api.TableID, to string) {
 	if err != nil && c.drain.Load() {
 		for _, other := range c.holders(id) {
 			if other != to && err != nil {
-				err = c.o.Tables.HandOver(ctx, id, other)
+				to = other
+				err = c.o.Tables.HandOver(ctx, id, to)
 			}
 		}
 	}

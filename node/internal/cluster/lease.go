@@ -77,10 +77,10 @@ func (c *Cluster) expireLeases(ctx context.Context) error {
 			continue
 		}
 		for _, inc := range c.leases.dead(c.View().Leases, time.Now()) {
-			c.o.Log.WarnContext(ctx, "lease ran out", "incarnation", inc.String())
+			c.o.Log.WarnContext(ctx, "lease ran out", "lease", inc.String())
 			cmd := &wire.MetaCommand{Kind: wire.MetaExpireLease, ID: newID(), Incarnation: inc}
 			if _, err := c.lead(ctx, cmd); err != nil {
-				c.o.Log.WarnContext(ctx, "lease could not be ended", "incarnation", inc.String(), "error", err)
+				c.o.Log.WarnContext(ctx, "lease could not be ended", "lease", inc.String(), "error", err)
 			}
 		}
 	}

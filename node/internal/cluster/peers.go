@@ -27,7 +27,7 @@ func (c *Cluster) Up(remote wire.Hello) {
 // Down takes word that the connection to an incarnation ended. Claims stand
 // until a newer incarnation or another owner speaks.
 func (c *Cluster) Down(node string, inc api.Incarnation, why error) {
-	c.o.Log.Debug("peer connection ended", "peer", node, "incarnation", inc.String(), "reason", why)
+	c.o.Log.Debug("peer connection ended", "peer", node, "peer_incarnation", inc.String(), "reason", why)
 	c.o.Host.Unreachable(node)
 	c.changed.fire()
 }

@@ -134,7 +134,7 @@ func (t *Transport) shake(s *session, state *tls.ConnectionState) error {
 // serve runs an inbound session until it ends and its calls have returned.
 func (t *Transport) serve(ctx context.Context, s *session) {
 	from := s.remote.Incarnation
-	t.o.Log.DebugContext(ctx, "accepted peer", "peer", from.Node, "connection", s.remote.Kind.String(), "incarnation", from.String())
+	t.o.Log.DebugContext(ctx, "accepted peer", "peer", from.Node, "connection", s.remote.Kind.String(), "peer_incarnation", from.String())
 	p := pace{silence: acceptSilence}
 	var err error
 	if s.remote.Kind == wire.ConnRaft {
@@ -152,7 +152,7 @@ func (t *Transport) serve(ctx context.Context, s *session) {
 		level = slog.LevelWarn // it would not tell of this: it is what is wrong
 	}
 	t.o.Log.Log(ctx, level, "accepted peer's connection ended",
-		"peer", from.Node, "connection", s.remote.Kind.String(), "incarnation", from.String(), "error", err.Error())
+		"peer", from.Node, "connection", s.remote.Kind.String(), "peer_incarnation", from.String(), "error", err.Error())
 }
 
 // receiveRaft returns what reads the frames of a raft connection.

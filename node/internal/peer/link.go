@@ -246,7 +246,7 @@ func (l *link) serve(ctx context.Context, c *caller) error {
 		level = slog.LevelInfo
 	}
 	l.t.o.Log.Log(ctx, level, "connected to peer",
-		"peer", l.node, "connection", l.kind.String(), "incarnation", c.remote.Incarnation.String())
+		"peer", l.node, "connection", l.kind.String(), "peer_incarnation", c.remote.Incarnation.String())
 	p := pace{silence: dialSilence, pings: true}
 	read := c.receive
 	if l.kind == wire.ConnRaft {
@@ -261,7 +261,7 @@ func (l *link) serve(ctx context.Context, c *caller) error {
 	c.fail(err)
 	if ctx.Err() == nil {
 		l.t.o.Log.InfoContext(ctx, "connection to peer ended",
-			"peer", l.node, "connection", l.kind.String(), "incarnation", c.remote.Incarnation.String(), "error", err.Error())
+			"peer", l.node, "connection", l.kind.String(), "peer_incarnation", c.remote.Incarnation.String(), "error", err.Error())
 	}
 	return err
 }
