@@ -35,11 +35,31 @@ func (t *Transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s, err := t.accept(w, r)
 	t.shaking.Add(-1)
 	if err != nil {
-		t.o.Log.WarnContext(ctx, "refused a peer's connection", "remote", r.RemoteAddr, "error", err.Error())
+		level := slog.LevelDebug
+		if t.news(err) {
+			level = slog.LevelWarn
+		}
+		t.o.Log.Log(ctx, level, "refused a peer's connection", "remote", r.RemoteAddr, "error", err.Error())
 		return
 	}
 	defer t.leave(s)
 	t.serve(ctx, s)
+}
+
+// news reports whether a refusal is to be said aloud. One that is refused dials
+// again and again, several times a second: the same words count once in a while.
+func (t *Transport) news(err error) bool {
+	words, now := wordsOf(err), time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, said := t.mu.refused[words]; said && now.Sub(last) < sayRefused {
+		return false
+	}
+	if len(t.mu.refused) >= maxRefused { // anybody can say anything in a hello
+		clear(t.mu.refused)
+	}
+	t.mu.refused[words] = now
+	return true
 }
 
 // enter counts a connection that Run will wait for.

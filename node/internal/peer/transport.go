@@ -39,6 +39,8 @@ const (
 	maxHandshakes    = 64                     // inbound, at once
 	maxQueue         = 16 << 20               // bytes waiting to be written to a connection
 	maxCalls         = 4096                   // in flight on an inbound connection
+	sayRefused       = time.Minute            // how often the log repeats why a connection is refused
+	maxRefused       = 64                     // reasons that are remembered for that
 	defaultInterval  = 100 * time.Millisecond // of heartbeats
 )
 
@@ -103,6 +105,7 @@ type Transport struct {
 		links    map[string]*links
 		known    map[string]*known   // by node id
 		accepted map[*session]string // inbound connections, and the node once it is known
+		refused  map[string]time.Time
 		stopped  bool
 	}
 }
@@ -133,6 +136,7 @@ func New(o Options) *Transport {
 	t.mu.links = make(map[string]*links)
 	t.mu.known = make(map[string]*known)
 	t.mu.accepted = make(map[*session]string)
+	t.mu.refused = make(map[string]time.Time)
 	return t
 }
 

@@ -305,6 +305,10 @@ func TestNewIncarnationEndsOldConnections(t *testing.T) {
 		if !strings.Contains(b.log.String(), "incarnation b.1.00000abc is over: b.2.00000abc has said hello") {
 			t.Error("the old incarnation was not told why it is refused")
 		}
+		<-time.After(90 * time.Second)
+		if n := strings.Count(a.log.String(), "refused a peer's connection"); n != 2 {
+			t.Errorf("a told %d times in 90 s that it refuses the old one, want 2", n)
+		}
 	})
 }
 
