@@ -22,7 +22,7 @@ func (a *app) serveCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "run a node",
 		Description: "The first SIGTERM or SIGINT drains the node and stops it gracefully, the second stops it\n" +
-			"at once. Each key of the configuration is a flag and a variable of the environment too.",
+			"at once. SIGHUP does nothing. Each key of the configuration is a flag and a variable of the environment too.",
 		Flags: append(configFlags(),
 			&cli.StringFlag{Name: "log-format", Usage: "form of the log on stderr: text or json", Value: "text"},
 			&cli.StringFlag{Name: "log-level", Usage: "least level to log: debug, info, warn or error", Value: "info"},
@@ -50,8 +50,9 @@ func (a *app) serve(c *cli.Context) error {
 	if err != nil {
 		return withCode(exitConfig, err)
 	}
-	// A reader of the log that goes away must not take the node with it.
-	signal.Ignore(syscall.SIGPIPE)
+	// A reader of the log that goes away must not take the node with it, nor a
+	// terminal, nor the habit of a reload: without a drain requests would be refused.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	stopNow, done := secondSignal()
 	defer done()
 	err = node.Run(c.Context, stopNow, node.Options{
