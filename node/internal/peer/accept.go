@@ -25,6 +25,11 @@ func (t *Transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this path is for the nodes of the cluster, which ask it for the protocol "+Upgrade, http.StatusUpgradeRequired)
 		return
 	}
+	// Before it is counted: who shows no certificate must not keep nodes out.
+	if t.o.Names != nil && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
+		http.Error(w, "this path is for the nodes of the cluster, which show a certificate", http.StatusForbidden)
+		return
+	}
 	if why := t.enter(); why != nil {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, why.Error(), http.StatusServiceUnavailable)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -190,6 +192,25 @@ func TestFrameInPieces(t *testing.T) {
 		}
 		_ = conn.Close()
 	})
+}
+
+// TestNoCertificateNoHandshake: the bound is for nodes. Anybody who reaches the
+// port could else hold all places and keep the nodes from each other.
+func TestNoCertificateNoHandshake(t *testing.T) {
+	b := newNode("b", 1, func(o *peer.Options) {
+		o.Names = func(*tls.ConnectionState, string) error { return nil }
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, peer.Path, nil)
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", peer.Upgrade)
+	for what, state := range map[string]*tls.ConnectionState{"plaintext": nil, "no certificate": {}} {
+		r.TLS = state
+		w := httptest.NewRecorder()
+		b.ServeHTTP(w, r)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+	}
 }
 
 func TestHandshakesAreBounded(t *testing.T) {

@@ -195,7 +195,7 @@ func TestCertificates(t *testing.T) {
 		names  func(*peer.Options) // of b
 		want   string
 	}{
-		{"no client certificate", ca.server(certB), ca.secure(), ca.secure(certB), "b.1.00000abc refuses this node: no certificate of this cluster was shown"},
+		{"no client certificate", ca.server(certB), ca.secure(), ca.secure(certB), "403 Forbidden: \"this path is for the nodes of the cluster, which show a certificate"},
 		{"client of another cluster", ca.server(certB), func(o *peer.Options) {
 			ca.secure()(o)
 			cert := other.issue(t, "a", time.Hour)
