@@ -169,6 +169,9 @@ func report(stderr io.Writer, err error) {
 		bare.Hint = ""
 		text = replaceLast(text, e.Error(), bare.Error())
 	}
+	if codeOf(err) == exitInterrupted {
+		text = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted")
+	}
 	if hint := hintOf(err); hint != "" {
 		text += "\nhint: " + hint
 	}

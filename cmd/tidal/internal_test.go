@@ -186,6 +186,15 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestInterruptedIsSaidSo(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	report(&b, fmt.Errorf("wait for the nodes: %w", context.Canceled))
+	if want := "tidal: wait for the nodes: interrupted\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 func TestPanicIsInternal(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
