@@ -25,6 +25,7 @@ const (
 	SubReplica byte = 0x04 // raft id of the replica
 	SubEntry   byte = 0x10 // log entries by index
 	SubState   byte = 0x20 // first of the state machine's own, 0x20 to 0x2f
+	SubBeyond  byte = 0x30 // after the last of them
 )
 
 // NodeKey returns the key of one of the node's own values.
@@ -56,3 +57,6 @@ func GroupRange(group uint64) (lo, hi []byte) {
 func EntryKey(group, index uint64) []byte {
 	return binary.BigEndian.AppendUint64(GroupKey(group, SubEntry), index)
 }
+
+// GroupPrefix is how many bytes stand before the keyspace in a group's keys.
+const GroupPrefix = 9

@@ -20,6 +20,9 @@ const Format = 1
 // read; it rises only with the cluster's feature level.
 const pebbleFormat = pebble.FormatWALSyncChunks
 
+// filterBits is what the filters of a file take for each key.
+const filterBits = 10
+
 // ErrStop ends a Scan early without an error.
 var ErrStop = errors.New("stop the scan")
 
@@ -36,6 +39,7 @@ type Options struct {
 type DB struct {
 	db     *pebble.DB
 	events *events
+	fs     vfs.FS
 }
 
 // Open opens the database in dir, or makes a new one there. It refuses data of a
@@ -63,14 +67,17 @@ func Open(dir string, o Options) (*DB, error) {
 		MaxOpenFiles:                4096,
 	}
 	for i := range po.Levels {
-		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		po.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
 	po.EventListener = ev.listener()
 	pdb, err := pebble.Open(dir, po)
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w", dir, err)
 	}
-	d := &DB{db: pdb, events: ev}
+	d := &DB{db: pdb, events: ev, fs: o.FS}
+	if d.fs == nil {
+		d.fs = vfs.Default
+	}
 	if err := d.checkFormat(); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
