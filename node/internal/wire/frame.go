@@ -20,6 +20,7 @@ const (
 	FrameHeartbeat                      // Heartbeat
 	FrameCall                           // Call
 	FrameReply                          // Reply
+	FrameSnapshot                       // a part of a snapshot
 )
 
 // MaxFrame is the most bytes that a frame's payload may have.

@@ -19,8 +19,9 @@ type ConnKind byte
 
 // The kinds.
 const (
-	ConnRaft ConnKind = iota + 1 // the dialling side's raft messages and heartbeats
-	ConnCall                     // the dialling side's calls, and their replies
+	ConnRaft     ConnKind = iota + 1 // the dialling side's raft messages and heartbeats
+	ConnCall                         // the dialling side's calls, and their replies
+	ConnSnapshot                     // one snapshot of the dialling side's
 )
 
 // String returns the kind's name, as in logs.
@@ -30,6 +31,8 @@ func (k ConnKind) String() string {
 		return "raft"
 	case ConnCall:
 		return "call"
+	case ConnSnapshot:
+		return "snapshot"
 	}
 	return fmt.Sprintf("kind%d", byte(k))
 }

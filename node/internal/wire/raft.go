@@ -14,6 +14,10 @@ const raftVersion = 1
 // may be larger.
 const MaxRaftBatch = 256 << 10
 
+// MsgCut is a message of the host's own among those of raft: all replicas have
+// the entries up to Index. A release that does not know it drops it.
+const MsgCut pb.MessageType = 0x80
+
 // RaftMessage is a raft message with the group it belongs to. Its From and To
 // are replica ids, which are unique for ever.
 type RaftMessage struct {
