@@ -57,6 +57,7 @@ type Log struct {
 
 	cache *Cache
 	tail  []*pb.Entry // the newest entries, ending at last
+	sizes sizes       // what the entries take on the disk
 }
 
 var _ raft.Storage = (*Log)(nil)
@@ -143,13 +144,19 @@ func (l *Log) loadRaft() error {
 }
 
 func (l *Log) loadLast() error {
-	key, found, err := l.db.LastKey(store.GroupKey(l.group, store.SubEntry), store.GroupEnd(l.group, store.SubEntry))
+	l.last = l.startIndex
+	l.sizes.reset(l.last)
+	lo, hi := store.GroupKey(l.group, store.SubEntry), store.GroupEnd(l.group, store.SubEntry)
+	err := l.db.Scan(lo, hi, func(key, value []byte) error {
+		l.last = binary.BigEndian.Uint64(key[len(key)-8:])
+		l.sizes.add(l.last, entrySize(len(value)))
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	l.last = l.startIndex
-	if found {
-		l.last = binary.BigEndian.Uint64(key[len(key)-8:])
+	if l.applied.Index < l.startIndex {
+		return fmt.Errorf("the log begins behind entry %d, and only %d are applied", l.startIndex, l.applied.Index)
 	}
 	if l.applied.Index > l.last || l.hard.Commit > l.last {
 		return fmt.Errorf("the log ends at %d, behind commit %d or applied %d", l.last, l.hard.Commit, l.applied.Index)
@@ -215,9 +222,11 @@ func (l *Log) Append(b *store.Batch, entries []*pb.Entry) error {
 	if first <= l.applied.Index || first > l.last+1 {
 		return fmt.Errorf("group %d: append at %d to a log of %d entries, %d applied", l.group, first, l.last, l.applied.Index)
 	}
+	l.sizes.back(first)
 	var buf []byte
 	for _, e := range entries {
 		buf = wire.AppendEntry(buf[:0], e)
+		l.sizes.add(e.GetIndex(), entrySize(len(buf)))
 		b.Set(store.EntryKey(l.group, e.GetIndex()), buf)
 	}
 	last := entries[len(entries)-1].GetIndex()
@@ -354,12 +363,6 @@ func (l *Log) LastIndex() (uint64, error) { return l.last, nil }
 
 // FirstIndex implements raft.Storage.
 func (l *Log) FirstIndex() (uint64, error) { return l.startIndex + 1, nil }
-
-// Snapshot implements raft.Storage. No log is cut yet, so no replica is ever
-// behind the start of one.
-func (l *Log) Snapshot() (*pb.Snapshot, error) {
-	return nil, raft.ErrSnapshotTemporarilyUnavailable
-}
 
 func encodeStart(index, term uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(nil, index), term)
