@@ -44,6 +44,7 @@ type group struct {
 	log     *raftlog.Log
 	rn      *raft.RawNode
 	machine Machine
+	reopen  func() (Machine, error)
 	gauge   *Gauge
 	nodes   map[uint64]string
 	state   State
@@ -57,6 +58,12 @@ type group struct {
 	readSeq  uint64
 
 	transfer *transfer
+	arrival  *arrival // a snapshot that raft was told of
+
+	told     uint64 // entry that all replicas have, as far as known
+	tells    int    // how often the followers are still to be told of it
+	cut      uint64 // where the next pass cuts the log; 0: nowhere
+	lastSeen uint64 // end of the log when it was last looked at
 
 	// The leader's clock: when it stamped the last entry, and in which term.
 	stamped     time.Duration
@@ -119,7 +126,7 @@ func openGroup(o Options, cache *raftlog.Cache, g GroupOptions) (*group, error) 
 	gauge.Commit.Store(log.Hard().Commit)
 	gauge.Applied.Store(log.Applied().Index)
 	return &group{
-		id: g.Group, log: log, rn: rn, machine: g.Machine, gauge: gauge, nodes: g.Nodes,
+		id: g.Group, log: log, rn: rn, machine: g.Machine, reopen: g.Reopen, gauge: gauge, nodes: g.Nodes,
 		state:    State{Replica: g.Replica, Term: log.Hard().Term},
 		appended: map[[16]byte][]proposal{},
 	}, nil
@@ -253,6 +260,15 @@ func (g *group) lost(accepted error) {
 	if g.transfer != nil {
 		g.transfer.done(nil)
 		g.transfer = nil
+	}
+}
+
+// gone ends all that waits on this replica: it is removed, or its host ends.
+func (g *group) gone() {
+	g.lost(ErrUnknown)
+	if g.arrival != nil {
+		g.arrival.done(ErrNoGroup)
+		g.arrival = nil
 	}
 }
 

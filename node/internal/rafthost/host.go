@@ -29,6 +29,7 @@ type Host struct {
 	ended   chan struct{} // closed when all that waited is answered
 	synced  atomic.Uint64
 	passes  atomic.Uint64
+	logs    atomic.Int64 // bytes of all logs
 	turned  atomic.Int64 // when the loop last turned, from start
 
 	mu struct {
@@ -71,7 +72,7 @@ func (h *Host) Run(ctx context.Context) (err error) {
 			h.stepper.Tick()
 		case <-h.wake:
 		}
-		if err := h.turn(); err != nil {
+		if err := h.turn(); err != nil { //nolint:contextcheck // a pass that began is carried out
 			return err
 		}
 		h.turned.Store(int64(time.Since(h.start)))
@@ -98,6 +99,7 @@ func (h *Host) turn() error {
 	}
 	h.synced.Store(h.stepper.Synced())
 	h.passes.Add(1)
+	h.logs.Store(h.stepper.LogBytes())
 	if h.stepper.Dirty() {
 		h.signal()
 	}
@@ -265,6 +267,22 @@ func (h *Host) Level(ctx context.Context, group uint64, node string, reach uint6
 	return 0, nil
 }
 
+// Install makes a snapshot that is staged the state of its replica, and returns
+// once that is on the disk, also if ctx ends: until then the stage is the host's. Errors:
+// ErrNoGroup, ErrUnwanted, ErrBusy or ErrStopped: the replica is as it was.
+func (h *Host) Install(ctx context.Context, st *Stage) error {
+	_, err := h.wait(context.WithoutCancel(ctx), ErrStopped, func(s *Stepper, done func(any, error)) {
+		s.Install(st, func(err error) { done(nil, err) })
+	})
+	return err
+}
+
+// ReportSnapshot says how a shipment ended. Errors: ErrBusy (it must be said
+// again: a replica gets nothing else before) or ErrStopped.
+func (h *Host) ReportSnapshot(sh Shipment, taken bool) error {
+	return h.post(0, func(s *Stepper) { s.ReportSnapshot(sh, taken) })
+}
+
 // Unreachable says that messages to a node may have been lost.
 func (h *Host) Unreachable(node string) {
 	_ = h.post(0, func(s *Stepper) { s.Unreachable(node) }) // the next heartbeat mends it too
@@ -280,6 +298,9 @@ func (h *Host) Synced() uint64 { return h.synced.Load() }
 
 // Idle returns how long ago the loop last turned. It turns each tick at least.
 func (h *Host) Idle() time.Duration { return time.Since(h.start) - time.Duration(h.turned.Load()) }
+
+// LogBytes returns roughly what the logs of all groups take on the disk.
+func (h *Host) LogBytes() int64 { return h.logs.Load() }
 
 // Passes returns how many passes the loop has finished.
 func (h *Host) Passes() uint64 { return h.passes.Load() }

@@ -27,6 +27,8 @@ type fabric struct {
 	drop func(from, to string, m wire.RaftMessage) bool
 	// sent sees each batch when it leaves.
 	sent func(n *node, batch []byte)
+	// logBytes bounds each log; 0: the default.
+	logBytes int64
 }
 
 type node struct {
@@ -41,6 +43,7 @@ type node struct {
 	state    map[uint64]rafthost.State
 	events   []rafthost.Event
 	out      []parcel
+	owed     []rafthost.Shipment
 }
 
 type parcel struct {
@@ -136,6 +139,7 @@ func (n *node) options(group uint64) rafthost.GroupOptions {
 	o := rafthost.GroupOptions{
 		Group: group, Replica: replica(group, n.at), Nodes: map[uint64]string{},
 		Machine: n.machines[group], Gauge: n.gauges[group],
+		Reopen: func() (rafthost.Machine, error) { return n.reopen(group) },
 	}
 	for at := 1; at <= 3; at++ {
 		o.Nodes[replica(group, at)] = fmt.Sprint("n", at)
@@ -151,7 +155,7 @@ func (n *node) open() {
 	n.db, err = store.Open("db", store.Options{FS: n.fs})
 	n.f.check(err)
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
-		DB: n.db, Sender: n, Defect: n.f.defect,
+		DB: n.db, Sender: n, Defect: n.f.defect, Shipper: n, LogBytes: n.f.logBytes,
 		Events: func(e rafthost.Event) {
 			n.events = append(n.events, e)
 			n.state[e.Group] = e.State
@@ -170,7 +174,7 @@ func (n *node) crash() {
 	n.f.Helper()
 	after := n.fs.CrashClone(vfs.CrashCloneCfg{})
 	n.f.check(n.db.Close())
-	n.fs, n.out = after, nil
+	n.fs, n.out, n.owed = after, nil, nil
 	n.open()
 }
 

@@ -26,6 +26,9 @@ type Stepper struct {
 	out     map[string][]byte // batch under way for each node
 	order   []string          // nodes in out, in the order in which they came up
 	pass    uint64
+
+	ticks    uint64
+	logBytes int64
 }
 
 // NewStepper returns a Stepper without groups.
@@ -35,6 +38,12 @@ func NewStepper(o Options) (*Stepper, error) {
 	}
 	if o.LogCache == 0 {
 		o.LogCache = 64 << 20
+	}
+	if o.LogBytes == 0 {
+		o.LogBytes = 64 << 20
+	}
+	if o.NodeLogBytes == 0 {
+		o.NodeLogBytes = 1 << 30
 	}
 	if o.Events == nil {
 		o.Events = func(Event) {}
@@ -100,7 +109,7 @@ func (s *Stepper) Remove(id uint64) error {
 	if g == nil {
 		return nil
 	}
-	g.lost(ErrUnknown)
+	g.gone()
 	g.log.Close()
 	delete(s.groups, id)
 	s.list = slices.DeleteFunc(s.list, func(o *group) bool { return o == g })
@@ -129,6 +138,9 @@ func (s *Stepper) Receive(m wire.RaftMessage) {
 	switch m.GetType() {
 	case pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp,
 		pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgTimeoutNow:
+	case wire.MsgCut:
+		g.hear(m.Message)
+		return
 	default:
 		return // nothing else travels between nodes
 	}
@@ -209,6 +221,7 @@ func (s *Stepper) Tick() {
 		g.checkTransfer()
 		s.touch(g)
 	}
+	s.cutLogs()
 }
 
 // Progress returns a snapshot of a group, or false.
@@ -226,7 +239,7 @@ func (s *Stepper) Dirty() bool { return len(s.touched) > 0 }
 // Stop ends all that waits.
 func (s *Stepper) Stop() {
 	for _, g := range s.list {
-		g.lost(ErrUnknown)
+		g.gone()
 	}
 }
 
@@ -293,6 +306,10 @@ func (s *Stepper) ready(g *group) work {
 		case raft.LocalApplyThread:
 			w.entries, w.applyResps = m.GetEntries(), m.GetResponses()
 		default:
+			if m.GetType() == pb.MsgSnap {
+				s.ship(g, m)
+				continue
+			}
 			if m.GetType() == pb.MsgVote {
 				// It claims a log whose end may not be on the disk yet, if the append
 				// and the word to campaign came in one pass. After a crash that lost
@@ -304,6 +321,7 @@ func (s *Stepper) ready(g *group) work {
 			s.send(g, m)
 		}
 	}
+	g.greet(w.appendMsg)
 	if was := g.state; g.observe(rd.SoftState, term) {
 		s.o.Events(Event{Group: g.id, Was: was, State: g.state})
 		if len(g.queued)+len(g.newReads) > 0 {
@@ -353,9 +371,21 @@ func (s *Stepper) write(works []work) error {
 	b := s.o.DB.NewBatch()
 	sync := false
 	for _, w := range works {
+		if err := w.g.writeCut(b, s.o.Defect); err != nil {
+			return errors.Join(err, b.Close())
+		}
 		m := w.appendMsg
 		if m == nil {
 			continue
+		}
+		if !raft.IsEmptySnap(m.GetSnapshot()) {
+			if s.o.Defect == AckBeforeIngest {
+				s.step(w.g, w.appendResps[:len(w.appendResps)-1]) // without raft's word to itself
+				s.flush()
+			}
+			if err := s.ingest(w.g, m); err != nil {
+				return errors.Join(err, b.Close())
+			}
 		}
 		if m.Term != nil { // a hard state is there; its term may be 0
 			w.g.log.SetHard(raftlog.HardState{Term: m.GetTerm(), Vote: s.vote(m), Commit: m.GetCommit()})

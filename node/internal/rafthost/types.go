@@ -55,6 +55,10 @@ type GroupOptions struct {
 	Replica uint64            // raft id of the replica here
 	Nodes   map[uint64]string // node of each replica of the group
 	Machine Machine
+	// Reopen returns a machine of what is in the database now: a snapshot took the
+	// place of all that Machine knew. It is called by the loop. nil: the replica
+	// takes no snapshots.
+	Reopen func() (Machine, error)
 	// Voters is the first configuration, and First may write the machine's first
 	// state; they are used only when the disk has no replica yet.
 	Voters []uint64
@@ -116,6 +120,10 @@ const (
 	AckBeforeSync            // answers to peers leave before the disk has what they promise
 	VoteNotPersisted         // a vote is not written
 	CommitNotWithRows        // the stored commit does not move with the applied rows
+	AckBeforeIngest          // the leader is told of a snapshot before it is ingested
+	VoteNotInIngest          // an ingest overwrites the vote
+	CutAboveApplied          // a log is cut above what is applied
+	LossySnapshot            // a snapshot lacks a keyspace: that of the request ids
 )
 
 // Options of a Stepper.
@@ -123,6 +131,12 @@ type Options struct {
 	DB     *store.DB
 	Sender Sender
 	Events func(Event) // called from Pass
+
+	// Shipper carries snapshots; nil: none are sent.
+	Shipper Shipper
+	// LogBytes bounds what a group's log keeps on the disk for a replica that lacks
+	// it, in bytes; 0: 64 MiB. NodeLogBytes bounds all logs together; 0: 1 GiB.
+	LogBytes, NodeLogBytes int64
 
 	// ElectionTicks is how many ticks without a leader make a follower stand for
 	// election; 0: 10. A tick is 100 ms in production.

@@ -1,0 +1,40 @@
+package rafthost
+
+import (
+	"math"
+	"testing"
+)
+
+// TestShare divides what all logs may keep together: the longest give most, and
+// no log that is short enough gives anything.
+func TestShare(t *testing.T) {
+	for _, test := range []struct {
+		sizes       []int64
+		each, total int64
+		want        int64
+	}{
+		{nil, 64, 1000, 64},
+		{[]int64{10, 20, 30}, 64, 1000, 64},
+		{[]int64{100, 10, 100}, 64, 1000, 64},
+		{[]int64{100, 10, 100}, 200, 110, 50},
+		{[]int64{100, 100, 100, 100}, 200, 100, 25},
+		{[]int64{0, 0, 90}, 200, 50, 50},
+		{[]int64{40, 60, 100}, 80, 150, 55},
+	} {
+		sizes := append([]int64(nil), test.sizes...)
+		got := share(sizes, test.each, test.total)
+		if got != test.want {
+			t.Errorf("of logs of %v, each may keep %d: want %d", test.sizes, got, test.want)
+		}
+		sum := int64(0)
+		for _, s := range test.sizes {
+			sum += min(s, got)
+		}
+		if sum > test.total {
+			t.Errorf("of logs of %v, %d bytes stay, and %d may", test.sizes, sum, test.total)
+		}
+	}
+	if got := share([]int64{1}, math.MaxInt64, math.MaxInt64); got != math.MaxInt64 {
+		t.Errorf("without bounds: %d", got)
+	}
+}
