@@ -132,7 +132,7 @@ func (t *Transport) shake(s *session, state *tls.ConnectionState) error {
 	var refusal *api.Error
 	var local wire.Hello
 	switch err := s.readHello(); {
-	case err == nil && (s.remote.Kind == wire.ConnRaft || s.remote.Kind == wire.ConnCall):
+	case err == nil && s.remote.Kind >= wire.ConnRaft && s.remote.Kind <= wire.ConnSnapshot:
 		local = t.hello(s.remote.Kind)
 		refusal = t.judge(&local, &s.remote, state, "")
 	case err == nil:
@@ -162,10 +162,13 @@ func (t *Transport) serve(ctx context.Context, s *session) {
 	t.o.Log.DebugContext(ctx, "accepted peer", "peer", from.Node, "connection", s.remote.Kind.String(), "peer_incarnation", from.String())
 	p := pace{silence: acceptSilence}
 	var err error
-	if s.remote.Kind == wire.ConnRaft {
+	switch s.remote.Kind {
+	case wire.ConnRaft:
 		t.o.Handler.Up(s.remote)
 		err = s.run(ctx, p, t.receiveRaft(from))
-	} else {
+	case wire.ConnSnapshot:
+		err = t.serveSnapshot(ctx, s)
+	case wire.ConnCall:
 		c := callee{session: s, handler: t.o.Handler, log: t.o.Log}
 		cctx, cancel := context.WithCancelCause(ctx)
 		err = s.run(ctx, p, func(kind wire.FrameKind, payload []byte) error { return c.receive(cctx, kind, payload) })

@@ -1,6 +1,6 @@
 // Package peer carries what nodes say to each other: raft messages and heartbeats
-// on one connection, calls and their replies on another, over the one port that
-// clients use too.
+// on one connection, calls and their replies on another, each snapshot on one of
+// its own, over the one port that clients use too.
 //
 // A connection begins as an HTTP/1.1 request that asks for an upgrade. Then each
 // side says hello, and each side gives its verdict on the other's hello; only two
@@ -10,7 +10,9 @@
 //
 // Each node dials each other node, so between two nodes stand two connections of
 // each kind. A raft connection carries what its dialling side has to say; a call
-// connection carries the calls of its dialling side and the replies to them.
+// connection carries the calls of its dialling side and the replies to them. A
+// snapshot's is dialled for it alone: its first part, the word that it is its
+// turn, the other parts, and the receiver's verdict.
 //
 // It may import node/api, wire and the standard library.
 package peer

@@ -94,6 +94,13 @@ func (l *link) move(address string) {
 	notify(l.kick)
 }
 
+// where returns the address to dial.
+func (l *link) where() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.address
+}
+
 // seen says that an incarnation of the peer said hello, so it lives and answers.
 func (l *link) seen(inc api.Incarnation) {
 	l.mu.Lock()

@@ -196,7 +196,7 @@ func (s *session) write(p pace) error {
 				return err
 			}
 			if !s.expires.IsZero() && time.Now().After(s.expires) {
-				return errors.New("the other side's certificate expired")
+				return errExpired
 			}
 			if p.pings {
 				buf = wire.AppendFrame(buf, wire.FramePing, nil)

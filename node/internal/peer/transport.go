@@ -87,8 +87,13 @@ type Options struct {
 	// Beat returns what to tell a peer now, or nil for nothing: all if full is set,
 	// on the first of each connection, else what changed since the last call for
 	// that peer. Calls for one peer never overlap. Seq is filled in.
-	Beat     func(peer string, full bool) *wire.Heartbeat
-	Handler  Handler
+	Beat    func(peer string, full bool) *wire.Heartbeat
+	Handler Handler
+	// Snapshot takes a snapshot that a peer sends, and returns nil once all of it is
+	// here to stay. ctx ends with the connection. nil: this node takes none.
+	Snapshot        func(ctx context.Context, from wire.Hello, in *Inbound) error
+	SnapshotSilence time.Duration // without progress a snapshot is given up; 0: 60 s
+
 	Interval time.Duration // of heartbeats; 0: 100 ms
 	Log      *slog.Logger
 }
@@ -131,6 +136,9 @@ type heard struct {
 func New(o Options) *Transport {
 	if o.Interval == 0 {
 		o.Interval = defaultInterval
+	}
+	if o.SnapshotSilence == 0 {
+		o.SnapshotSilence = snapshotSilence
 	}
 	t := &Transport{o: o, born: time.Now(), changed: make(chan struct{}, 1)}
 	t.mu.links = make(map[string]*links)
