@@ -25,6 +25,7 @@ type node struct {
 
 	disk    *disk
 	life    int // how often it was started
+	stages  int // snapshots that came
 	started time.Duration
 	db      *store.DB
 	stepper *rafthost.Stepper // nil: it is down
@@ -96,8 +97,12 @@ func (n *node) open() (err error) {
 	if err != nil {
 		return err
 	}
+	if err = n.db.RemoveFolder(staging); err != nil {
+		return err
+	}
 	s, err := rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: n, Events: n.event, ElectionTicks: electionTicks, LogCache: n.w.logCache, Defect: n.w.o.Defect,
+		Shipper: n, LogBytes: n.w.logBytes,
 	})
 	if err != nil {
 		return err
@@ -117,13 +122,13 @@ func (n *node) open() (err error) {
 }
 
 func (n *node) add(s *rafthost.Stepper, group uint64) error {
-	m, err := table.Open(n.db, api.TableID(group))
+	r, err := n.machine(group)
 	if err != nil {
 		return err
 	}
-	r := &recorder{n: n, group: group, machine: m}
 	o := rafthost.GroupOptions{
 		Group: group, Replica: n.replica, Machine: r, Nodes: map[uint64]string{}, Gauge: &rafthost.Gauge{},
+		Reopen: func() (rafthost.Machine, error) { return n.machine(group) },
 	}
 	for _, x := range n.w.nodes {
 		o.Nodes[x.replica] = x.name
@@ -140,6 +145,12 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 	n.gauges[group] = o.Gauge
 	n.w.history.restarted(replicaOf{group, n.replica}, durable{p.Term, p.Commit, p.Applied})
 	return nil
+}
+
+// machine returns the machine of a table as the database has it.
+func (n *node) machine(group uint64) (*recorder, error) {
+	m, err := table.Open(n.db, api.TableID(group))
+	return &recorder{n: n, group: group, machine: m}, err
 }
 
 // readLog looks at a replica's log as it is on the disk.

@@ -49,9 +49,11 @@ type Report struct {
 	Crashes  int      // nodes that crashed
 	Torn     int      // those among them in the middle of a pass
 	Unborn   int      // those among them while they started
-	Passes   int
-	End      time.Duration // virtual time that the run took
-	Hash     uint64        // of all that happened: equal for equal runs
+
+	Snapshots int // that became a replica's state
+	Passes    int
+	End       time.Duration // virtual time that the run took
+	Hash      uint64        // of all that happened: equal for equal runs
 }
 
 // world is a run.
@@ -67,6 +69,8 @@ type world struct {
 	faults  faults
 	// logCache is small in some runs, so that logs are read from the disk.
 	logCache int
+	// logBytes too, so that replicas need snapshots.
+	logBytes int64
 	healed   bool
 	broken   map[link]int // how many cuts a link is under
 	history  *history
@@ -80,6 +84,7 @@ func Run(o Options) Report {
 	w := &world{o: o, rng: rand.New(rand.NewPCG(o.Seed, 0)), broken: map[link]int{}, hash: fnv.New64a()} //nolint:gosec // runs repeat
 	w.faults = w.drawFaults()
 	w.logCache = pick(w, 1<<10, 16<<10, 64<<20)
+	w.logBytes = pick[int64](w, 1, 4<<10, 64<<20)
 	for i := range 2 + w.rng.IntN(2) {
 		w.groups = append(w.groups, uint64(i)+2)
 	}

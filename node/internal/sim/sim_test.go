@@ -62,11 +62,12 @@ func TestSeeds(t *testing.T) {
 		sum.Crashes += r.Crashes
 		sum.Torn += r.Torn
 		sum.Unborn += r.Unborn
+		sum.Snapshots += r.Snapshots
 		sum.Passes += r.Passes
 		sum.End += r.End
 	}
 	t.Logf("seeds %d to %d: %+v", from, to, sum)
-	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 {
+	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Snapshots == 0 {
 		t.Error("of some kind nothing happened in any run")
 	}
 }
@@ -120,8 +121,11 @@ func TestDefects(t *testing.T) {
 		seeds  []uint64 // recorded; the first that finds it is enough
 	}{
 		{"ack before sync", rafthost.AckBeforeSync, []uint64{1, 3, 4, 5}},
-		{"vote not persisted", rafthost.VoteNotPersisted, []uint64{36, 44, 47, 66, 70, 83, 90, 92}},
-		{"commit not with rows", rafthost.CommitNotWithRows, []uint64{4, 5, 15, 28, 29, 34, 48, 49}},
+		{"vote not persisted", rafthost.VoteNotPersisted, []uint64{6, 39, 41, 64, 66, 70, 86, 95}},
+		{"commit not with rows", rafthost.CommitNotWithRows, []uint64{1, 3, 8, 14, 18, 36, 38, 49}},
+		{"vote overwritten by an ingest", rafthost.VoteNotInIngest, []uint64{39, 58, 93}},
+		{"cut above applied", rafthost.CutAboveApplied, []uint64{1, 4, 8, 9}},
+		{"request ids missing from a snapshot", rafthost.LossySnapshot, []uint64{1, 4, 8, 11}},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			if text := os.Getenv("TIDAL_SIM_SEARCH"); text != "" {
