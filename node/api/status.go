@@ -111,6 +111,9 @@ type Reason struct {
 	Detail string `json:"detail"`
 	Table  string `json:"table,omitempty"`
 	Lag    uint64 `json:"lag,omitempty"`
+	// Snapshot is which part of a snapshot has arrived, from 0 to 1; absent while
+	// none is on its way.
+	Snapshot *float64 `json:"snapshot,omitempty"`
 }
 
 // Problem is the RFC 9457 body of an error answer.

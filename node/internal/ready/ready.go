@@ -40,6 +40,9 @@ type Replica struct {
 	HasLeader bool   // some live node knows a leader of its group
 	Applied   uint64
 	Latch     Latch // as it was when Applied was read
+
+	Receives bool    // a snapshot is on its way here
+	Snapshot float64 // which part of it is here, from 0 to 1
 }
 
 // Reasons returns what keeps the node from being ready: nothing if it is. While
@@ -122,6 +125,10 @@ func behind(r *Replica) api.Reason {
 	default:
 		reason.Lag = goal.Index - r.Applied
 		reason.Detail = fmt.Sprintf("has applied %d of %d entries", r.Applied, goal.Index)
+	}
+	if r.Receives {
+		reason.Snapshot = &r.Snapshot
+		reason.Detail += fmt.Sprintf(", and receives a snapshot, of which %.0f %% are here", 100*r.Snapshot)
 	}
 	return reason
 }

@@ -70,6 +70,9 @@ func say(reasons []api.Reason) string {
 		if r.Table != "" || r.Lag != 0 {
 			s += fmt.Sprintf(" [%s lag %d]", r.Table, r.Lag)
 		}
+		if r.Snapshot != nil {
+			s += fmt.Sprint(" snapshot ", *r.Snapshot)
+		}
 		out = append(out, s)
 	}
 	return strings.Join(out, "; ")
@@ -101,6 +104,10 @@ func TestReasons(t *testing.T) {
 		{"table behind", func(in *ready.Input) {
 			in.Tables = append(in.Tables, ready.Replica{Table: "t2", HasLeader: true, Applied: 7, Latch: to(1211)})
 		}, "table-behind: has applied 7 of 1211 entries [t2 lag 1204]"},
+		{"table behind, a snapshot comes", func(in *ready.Input) {
+			in.Tables = append(in.Tables, ready.Replica{Table: "t2", HasLeader: true, Applied: 7, Latch: to(1211), Receives: true, Snapshot: 0.37})
+		}, "table-behind: has applied 7 of 1211 entries, and receives a snapshot, of which 37 % are here [t2 lag 1204] snapshot 0.37"},
+		{"level, a snapshot comes", func(in *ready.Input) { in.Tables[0].Receives = true }, ""},
 		{"unset frontier", func(in *ready.Input) {
 			in.Tables = append(in.Tables, ready.Replica{Table: "t2", HasLeader: true, Applied: 1 << 40})
 		}, "table-behind: no leader has said yet how far it is [t2 lag 0]"},
