@@ -19,9 +19,15 @@ import (
 
 // build makes the parts and ties them together. They do nothing yet.
 func (n *node) build() error {
-	c, f := n.o.Config, n.o.Faults
-	var err error
-	n.stepper, err = rafthost.NewStepper(rafthost.Options{DB: n.db, Sender: sender{n}, Events: n.observe})
+	c, f, limits := n.o.Config, n.o.Faults, n.o.Limits
+	err := n.buildSnapshots()
+	if err != nil {
+		return err
+	}
+	n.stepper, err = rafthost.NewStepper(rafthost.Options{
+		DB: n.db, Sender: sender{n}, Events: n.observe, Shipper: n.outbox,
+		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes,
+	})
 	if err != nil {
 		return err
 	}
@@ -35,6 +41,8 @@ func (n *node) build() error {
 		Beat:    func(to string, full bool) *wire.Heartbeat { return n.cluster.Beat(to, full) },
 		Handler: handler{n},
 		Log:     n.log,
+
+		Snapshot: n.receiveSnapshot,
 	}
 	if n.keys != nil {
 		p.TLS, p.Names = n.keys.NodeTLS, n.keys.Names
@@ -44,6 +52,7 @@ func (n *node) build() error {
 		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Advertise: c.Node.Advertise,
 		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
 		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
+		Receiving:       n.receiver.Progress,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof,
 	})
 	n.meters = newMeters(n)

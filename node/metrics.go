@@ -66,6 +66,7 @@ func newMeters(n *node) *meters {
 		gauge("tidal_waiting_bytes", "Bytes of the requests that wait here for an owner.", func() float64 { return float64(n.router.Waiting()) }),
 		gauge("tidal_request_longest_seconds", "Longest time of a row request that entered here since the node started.",
 			func() float64 { return time.Duration(m.longest.Load()).Seconds() }),
+		gauge("tidal_raft_log_bytes", "Bytes that the logs of all groups take on the disk, roughly.", func() float64 { return float64(n.host.LogBytes()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidal_raft_passes_total", Help: "Passes of the raft loop."},
 			func() float64 { return float64(n.host.Passes()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -73,6 +74,7 @@ func newMeters(n *node) *meters {
 			ConstLabels: prometheus.Labels{"version": n.o.Version},
 		}, func() float64 { return 1 }),
 	)
+	m.registry.MustRegister(snapshotMeters(n)...)
 	return m
 }
 

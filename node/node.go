@@ -54,6 +54,7 @@ type node struct {
 	db      *store.DB
 	stepper *rafthost.Stepper
 	host    *rafthost.Host
+	outbox  *rafthost.Outbox
 	tables  *owner.Tables
 	net     *peer.Transport
 	cluster *cluster.Cluster
@@ -61,6 +62,8 @@ type node struct {
 	server  *server.Server
 	meters  *meters
 	who     cluster.Identity
+
+	receiver *rafthost.Receiver
 }
 
 // Run is a node's whole life. When ctx ends it hands over what it owns, goes on
@@ -202,6 +205,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 func (n *node) join(run context.Context, g *errgroup.Group) {
 	n.enter(ready.Start)
 	g.Go(func() error { return n.net.Run(run) })
+	g.Go(func() error { return n.outbox.Run(run, n.host) })
 	g.Go(func() error { return n.cluster.Run(run) })
 }
 

@@ -25,6 +25,8 @@ type trio struct {
 	ctl   map[string]*running
 	dir   string
 	log   *slog.Logger
+
+	limits node.Limits
 }
 
 type running struct {
@@ -68,7 +70,7 @@ func (c *trio) start(id string) {
 	c.ctl[id] = r
 	go func() {
 		r.done <- node.Run(ctx, r.kill, node.Options{
-			Config: cfg, Version: "test", Log: c.log,
+			Config: cfg, Version: "test", Log: c.log, Limits: c.limits,
 			Listen: (&net.ListenConfig{}).Listen, Dial: (&net.Dialer{}).DialContext,
 		})
 	}()

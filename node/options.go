@@ -17,6 +17,15 @@ type Options struct {
 	Listen  func(ctx context.Context, network, address string) (net.Listener, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Faults  Faults
+	Limits  Limits
+}
+
+// Limits bound what a node does for replicas that are behind. Zero means the
+// default.
+type Limits struct {
+	LogBytes     int64 // that one table's log keeps for a replica that lacks it; 64 MiB
+	NodeLogBytes int64 // of all logs together; 1 GiB
+	SnapshotRate int64 // bytes a second that a node sends of snapshots; 64 MiB
 }
 
 // Faults are ways to break a node on purpose. Each reproduces a defect that its

@@ -65,6 +65,9 @@ type Options struct {
 	Tables    Tables
 	Net       Net
 	Log       *slog.Logger
+	// Receiving returns which part of a group's snapshot is here, from 0 to 1, and
+	// whether one is on its way; nil: never.
+	Receiving func(group uint64) (float64, bool)
 
 	AdvertiseMember bool // faults for tests: see node.Faults
 	NoAddressProof  bool
@@ -115,6 +118,9 @@ func New(o Options) *Cluster {
 	c.mu.moved = map[api.TableID]time.Time{}
 	c.mu.tried = map[string]attempt{}
 	c.mu.lease.why = "it was not asked for yet"
+	if c.o.Receiving == nil {
+		c.o.Receiving = func(uint64) (float64, bool) { return 0, false }
+	}
 	if f := o.Identity.Formation; f != nil {
 		c.mu.formation = f
 		close(c.formed)

@@ -98,7 +98,8 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 	g := rafthost.GroupOptions{
 		Group: uint64(api.MetaGroup), Replica: own.Replica, Nodes: map[uint64]string{},
 		Machine: &machine{c: c, state: state}, Gauge: &c.gauge,
-		First: func(b *store.Batch) { writeMeta(b, first) },
+		First:  func(b *store.Batch) { writeMeta(b, first) },
+		Reopen: c.reopenMeta,
 	}
 	for _, m := range v.Members {
 		g.Nodes[m.Replica] = m.Node
@@ -113,6 +114,18 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 	close(c.ready)
 	c.changed.fire()
 	return nil
+}
+
+// reopenMeta returns the machine of the state that a snapshot brought. It is
+// called by the host's loop, when the snapshot is in the database.
+func (c *Cluster) reopenMeta() (rafthost.Machine, error) {
+	state, _, err := c.loadMeta(c.formation())
+	if err != nil {
+		return nil, fmt.Errorf("meta group: %w", err)
+	}
+	c.view.Store(state.View())
+	c.changed.fire()
+	return &machine{c: c, state: state}, nil
 }
 
 // Observe takes what the host tells of a group. It is called from the host's

@@ -206,12 +206,14 @@ func (c *Cluster) Ready(in *ready.Input) {
 	in.Leased = c.mu.lease.granted
 	in.Draining = c.drain.Load()
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
+	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
 	for _, l := range c.o.Tables.All() {
 		r := ready.Replica{Table: l.Name, Applied: l.Applied}
 		r.HasLeader = l.State.Lead != 0 || !c.directory.claim(l.ID).by.IsZero()
 		if latch := c.mu.level[l.ID]; latch != nil {
 			r.Latch = *latch
 		}
+		r.Snapshot, r.Receives = c.o.Receiving(uint64(l.ID))
 		in.Tables = append(in.Tables, r)
 	}
 }

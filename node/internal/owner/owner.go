@@ -48,7 +48,7 @@ type Tables struct {
 type replica struct {
 	info  wire.Table
 	id    uint64
-	table *table.Machine
+	table atomic.Pointer[table.Machine]
 	nodes map[uint64]string // of each replica
 	gauge rafthost.Gauge
 	state atomic.Pointer[rafthost.State]
@@ -80,10 +80,12 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 	if err != nil {
 		return err
 	}
-	r := &replica{info: *info, id: own.ID, table: m, nodes: map[uint64]string{}}
+	r := &replica{info: *info, id: own.ID, nodes: map[uint64]string{}}
+	r.table.Store(m)
 	r.state.Store(&rafthost.State{Replica: own.ID})
 	g := rafthost.GroupOptions{
 		Group: uint64(info.ID), Replica: own.ID, Nodes: r.nodes, Machine: machine{m}, Gauge: &r.gauge,
+		Reopen: func() (rafthost.Machine, error) { return t.reopen(r) },
 	}
 	for _, x := range info.Replicas {
 		r.nodes[x.ID] = x.Node
@@ -99,6 +101,16 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 		return fmt.Errorf("table %s: %w", info.Name, err)
 	}
 	return nil
+}
+
+// reopen returns the machine of a table as a snapshot brought it.
+func (t *Tables) reopen(r *replica) (rafthost.Machine, error) {
+	m, err := table.Open(t.o.DB, r.info.ID)
+	if err != nil {
+		return nil, err
+	}
+	r.table.Store(m)
+	return machine{m}, nil
 }
 
 // Drop removes this node's replica of a table for ever.
@@ -227,7 +239,7 @@ func (t *Tables) read(r *replica, req *api.Request) (*api.Response, error) {
 }
 
 func (t *Tables) write(ctx context.Context, r *replica, req *api.Request) (*api.Response, error) {
-	if req.Keyed && r.table.IDBytes() >= table.MaxIDBytes {
+	if req.Keyed && r.table.Load().IDBytes() >= table.MaxIDBytes {
 		return nil, &api.Error{
 			Code: api.CodeTooMany, Message: "table " + r.info.Name + " remembers as many answers to an " + api.HeaderIdempotency + " as it may",
 			Hint: "answers are kept for 15 minutes; writes without the header go on", RetryAfter: time.Minute,
