@@ -23,6 +23,7 @@ const MsgCut pb.MessageType = 0x80
 type RaftMessage struct {
 	Group uint64
 	*pb.Message
+	Word *Word // nil: raft's own message
 }
 
 // Bits of a message's flags.
@@ -116,8 +117,12 @@ func DecodeRaft(b []byte, f func(RaftMessage)) error {
 }
 
 func decodeMessage(r *Reader) RaftMessage {
+	kind := r.Byte("raft message type")
+	if kind == wordLead || kind == wordFollow {
+		return decodeWord(r, kind)
+	}
 	k := &raftBlock{}
-	k.typ = pb.MessageType(r.Byte("raft message type"))
+	k.typ = pb.MessageType(kind)
 	flags := r.Byte("raft message flags")
 	group := r.Uvarint("raft group")
 	k.to = r.Uvarint("raft message to")

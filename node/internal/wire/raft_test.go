@@ -190,12 +190,17 @@ func FuzzDecodeRaft(f *testing.F) {
 	for i, m := range raftSamples() {
 		f.Add(wire.AppendRaft(wire.NewRaftBatch(), uint64(i), m))
 	}
+	f.Add(wire.AppendWord(wire.NewRaftBatch(), 3, word(pb.MsgHeartbeat, 1, 2, 7, 300), wire.Word{Frontier: 301, Rest: true}))
 	f.Add([]byte{1})
 	f.Add([]byte{2})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		messages, err := decodeRaft(b)
 		again := wire.NewRaftBatch()
 		for _, m := range messages {
+			if m.Word != nil {
+				again = wire.AppendWord(again, m.Group, m.Message, *m.Word)
+				continue
+			}
 			again = wire.AppendRaft(again, m.Group, m.Message)
 		}
 		back, err2 := decodeRaft(again)
