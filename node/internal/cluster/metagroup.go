@@ -98,8 +98,9 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 	g := rafthost.GroupOptions{
 		Group: uint64(api.MetaGroup), Replica: own.Replica, Nodes: map[uint64]string{},
 		Machine: &machine{c: c, state: state}, Gauge: &c.gauge,
-		First:  func(b *store.Batch) { writeMeta(b, first) },
-		Reopen: c.reopenMeta,
+		First:    func(b *store.Batch) { writeMeta(b, first) },
+		Reopen:   c.reopenMeta,
+		Restless: true, // every node acts on what it says, at once
 	}
 	for _, m := range v.Members {
 		g.Nodes[m.Replica] = m.Node

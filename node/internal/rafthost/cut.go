@@ -23,7 +23,7 @@ const (
 // cutLogs looks at all logs now and then, also when nothing happens: what all
 // replicas have goes, and what one lacks goes when the log is too long.
 func (s *Stepper) cutLogs() {
-	if s.ticks++; s.ticks%cutTicks != 0 {
+	if s.ticks%cutTicks != 0 {
 		return
 	}
 	var long []*group
@@ -32,7 +32,7 @@ func (s *Stepper) cutLogs() {
 	for _, g := range s.list {
 		if g.tells > 0 {
 			g.tells--
-			s.tell(g)
+			s.tellCut(g)
 		}
 		if g.log.Last() > g.log.Start() {
 			long = append(long, g)
@@ -43,10 +43,10 @@ func (s *Stepper) cutLogs() {
 	bound := share(sizes, s.o.LogBytes, s.o.NodeLogBytes)
 	for _, g := range long {
 		if g.chooseCut(bound) {
-			s.touch(g)
+			s.visit(g) // a cut is no activity: a quiet group stays quiet
 			if g.state.Leads && g.told != 0 {
 				g.tells = tellTimes - 1
-				s.tell(g)
+				s.tellCut(g)
 			}
 		}
 	}
@@ -100,21 +100,21 @@ func (g *group) everywhere() (index uint64, shipping bool) {
 	return index, shipping
 }
 
-// tell lets the followers know what all replicas have. It is a fact for ever, so
+// tellCut lets the followers know what all replicas have. It is a fact for ever, so
 // it needs no term, and neither order nor certainty: without the word a follower
 // keeps its log up to the bound.
-func (s *Stepper) tell(g *group) {
+func (s *Stepper) tellCut(g *group) {
 	if !g.state.Leads {
 		return
 	}
 	for _, to := range slices.Sorted(maps.Keys(g.nodes)) {
 		s.send(g, &pb.Message{Type: wire.MsgCut.Enum(), From: &g.state.Replica, To: &to, Term: &g.state.Term, Index: &g.told})
 	}
-	s.touch(g) // a pass sends it
+	s.visit(g) // a pass sends it
 }
 
-// hear takes a leader's word of what all replicas have.
-func (g *group) hear(m *pb.Message) { g.told = max(g.told, m.GetIndex()) }
+// hearCut takes a leader's word of what all replicas have.
+func (g *group) hearCut(m *pb.Message) { g.told = max(g.told, m.GetIndex()) }
 
 // writeCut cuts the log where chooseCut said. What is applied is in the database
 // before this batch, so that no crash leaves a log that begins behind it.

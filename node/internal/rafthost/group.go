@@ -69,6 +69,9 @@ type group struct {
 	stamped     time.Duration
 	stampedTerm uint64
 
+	restless bool // never quiet, and followers are told of commits at once
+	rest
+	beat
 	touched bool
 }
 
@@ -129,6 +132,7 @@ func openGroup(o Options, cache *raftlog.Cache, g GroupOptions) (*group, error) 
 		id: g.Group, log: log, rn: rn, machine: g.Machine, reopen: g.Reopen, gauge: gauge, nodes: g.Nodes,
 		state:    State{Replica: g.Replica, Term: log.Hard().Term},
 		appended: map[[16]byte][]proposal{},
+		restless: g.Restless,
 	}, nil
 }
 

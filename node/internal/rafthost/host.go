@@ -30,6 +30,7 @@ type Host struct {
 	synced  atomic.Uint64
 	passes  atomic.Uint64
 	logs    atomic.Int64 // bytes of all logs
+	awake   atomic.Int64
 	turned  atomic.Int64 // when the loop last turned, from start
 
 	mu struct {
@@ -100,6 +101,7 @@ func (h *Host) turn() error {
 	h.synced.Store(h.stepper.Synced())
 	h.passes.Add(1)
 	h.logs.Store(h.stepper.LogBytes())
+	h.awake.Store(int64(h.stepper.Awake()))
 	if h.stepper.Dirty() {
 		h.signal()
 	}
@@ -162,6 +164,16 @@ func (h *Host) post(size int, f func(*Stepper)) error {
 	h.mu.held += size
 	h.signal()
 	return nil
+}
+
+// tell queues what nobody would say again, however full the inbox is.
+func (h *Host) tell(f func(*Stepper)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.mu.ended {
+		h.mu.calls = append(h.mu.calls, f)
+		h.signal()
+	}
 }
 
 type outcome struct {
@@ -287,6 +299,20 @@ func (h *Host) ReportSnapshot(sh Shipment, taken bool) error {
 func (h *Host) Unreachable(node string) {
 	_ = h.post(0, func(s *Stepper) { s.Unreachable(node) }) // the next heartbeat mends it too
 }
+
+// Alive says that a node was heard, and which of its starts it is in.
+func (h *Host) Alive(node string, start uint64) {
+	h.tell(func(s *Stepper) { s.Alive(node, start) })
+}
+
+// Dead says that a node is not heard any more.
+func (h *Host) Dead(node string) { h.tell(func(s *Stepper) { s.Dead(node) }) }
+
+// Welcome says that a new connection to a node stands.
+func (h *Host) Welcome(node string) { h.tell(func(s *Stepper) { s.Welcome(node) }) }
+
+// Awake returns how many groups are not quiet.
+func (h *Host) Awake() int { return int(h.awake.Load()) }
 
 // Campaign makes a replica stand for election now.
 func (h *Host) Campaign(group uint64) {

@@ -23,6 +23,8 @@ type fabric struct {
 	nodes  []*node
 	groups []uint64
 	defect rafthost.Defect
+	// restless groups are never quiet.
+	restless bool
 	// drop decides about each message; nil: all arrive.
 	drop func(from, to string, m wire.RaftMessage) bool
 	// sent sees each batch when it leaves.
@@ -113,13 +115,22 @@ func newFabric(t *testing.T, groups ...uint64) *fabric {
 
 func newBroken(t *testing.T, defect rafthost.Defect, groups ...uint64) *fabric {
 	t.Helper()
-	f := &fabric{T: t, groups: groups, defect: defect}
+	return (&fabric{T: t, groups: groups, defect: defect}).start()
+}
+
+func newRestless(t *testing.T, groups ...uint64) *fabric {
+	t.Helper()
+	return (&fabric{T: t, groups: groups, restless: true}).start()
+}
+
+func (f *fabric) start() *fabric {
+	f.Helper()
 	for at := 1; at <= 3; at++ {
 		n := &node{f: f, id: fmt.Sprint("n", at), at: at, fs: vfs.NewCrashableMem()}
 		f.nodes = append(f.nodes, n)
 		n.open()
 	}
-	t.Cleanup(func() {
+	f.Cleanup(func() {
 		for _, n := range f.nodes {
 			f.check(n.db.Close())
 		}
@@ -138,7 +149,7 @@ func (f *fabric) check(err error) {
 func (n *node) options(group uint64) rafthost.GroupOptions {
 	o := rafthost.GroupOptions{
 		Group: group, Replica: replica(group, n.at), Nodes: map[uint64]string{},
-		Machine: n.machines[group], Gauge: n.gauges[group],
+		Machine: n.machines[group], Gauge: n.gauges[group], Restless: n.f.restless,
 		Reopen: func() (rafthost.Machine, error) { return n.reopen(group) },
 	}
 	for at := 1; at <= 3; at++ {

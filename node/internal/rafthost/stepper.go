@@ -22,12 +22,17 @@ type Stepper struct {
 	groups map[uint64]*group
 	list   []*group // the same, in the order in which they came
 
+	awake  []*group        // those that are ticked, and a few that became quiet since the last tick
+	lives  map[string]life // of the other nodes
+	waking int             // how many of them are awake
+	ticks  int
+	lulled int // how often one became quiet
+
 	touched []*group
 	out     map[string][]byte // batch under way for each node
 	order   []string          // nodes in out, in the order in which they came up
 	pass    uint64
 
-	ticks    uint64
 	logBytes int64
 }
 
@@ -48,7 +53,7 @@ func NewStepper(o Options) (*Stepper, error) {
 	if o.Events == nil {
 		o.Events = func(Event) {}
 	}
-	s := &Stepper{o: o, cache: raftlog.NewCache(o.LogCache), groups: map[uint64]*group{}, out: map[string][]byte{}}
+	s := &Stepper{o: o, cache: raftlog.NewCache(o.LogCache), groups: map[uint64]*group{}, lives: map[string]life{}, out: map[string][]byte{}}
 	v, found, err := o.DB.Get(store.NodeKey(store.NodePass))
 	if err != nil {
 		return nil, err
@@ -114,6 +119,7 @@ func (s *Stepper) Remove(id uint64) error {
 	delete(s.groups, id)
 	s.list = slices.DeleteFunc(s.list, func(o *group) bool { return o == g })
 	s.touched = slices.DeleteFunc(s.touched, func(o *group) bool { return o == g })
+	s.drop(g)
 	s.o.Events(Event{Group: id, Was: g.state})
 	return nil
 }
@@ -139,11 +145,16 @@ func (s *Stepper) Receive(m wire.RaftMessage) {
 	case pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp,
 		pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgTimeoutNow:
 	case wire.MsgCut:
-		g.hear(m.Message)
+		g.hearCut(m.Message)
 		return
 	default:
 		return // nothing else travels between nodes
 	}
+	if m.Word != nil {
+		s.hear(g, m)
+		return
+	}
+	s.saw(g, m.Message)
 	// An answer of a replica that was removed meanwhile is all that fails here.
 	_ = g.rn.Step(m.Message)
 	s.touch(g)
@@ -201,6 +212,7 @@ func (s *Stepper) Unreachable(node string) {
 		for id, n := range g.nodes {
 			if n == node {
 				g.rn.ReportUnreachable(id)
+				s.wake(g)
 			}
 		}
 	}
@@ -214,23 +226,15 @@ func (s *Stepper) Campaign(group uint64) {
 	}
 }
 
-// Tick moves the clock of every group.
-func (s *Stepper) Tick() {
-	for _, g := range s.list {
-		g.rn.Tick()
-		g.checkTransfer()
-		s.touch(g)
-	}
-	s.cutLogs()
-}
-
 // Progress returns a snapshot of a group, or false.
 func (s *Stepper) Progress(group uint64) (Progress, bool) {
 	g := s.groups[group]
 	if g == nil {
 		return Progress{}, false
 	}
-	return g.progress(), true
+	p := g.progress()
+	s.active(g, p.Peers)
+	return p, true
 }
 
 // Dirty reports whether Pass has anything to do.
@@ -240,13 +244,6 @@ func (s *Stepper) Dirty() bool { return len(s.touched) > 0 }
 func (s *Stepper) Stop() {
 	for _, g := range s.list {
 		g.gone()
-	}
-}
-
-func (s *Stepper) touch(g *group) {
-	if !g.touched {
-		g.touched = true
-		s.touched = append(s.touched, g)
 	}
 }
 
@@ -293,6 +290,10 @@ func (s *Stepper) Pass(now time.Duration) error {
 func (s *Stepper) ready(g *group) work {
 	rd := g.rn.Ready()
 	w := work{g: g}
+	all := false
+	if g.ticked && g.state.Leads {
+		g.resting, all = s.mayRest(g, &rd)
+	}
 	g.confirmReads(rd.ReadStates)
 	term := g.state.Term
 	for _, m := range rd.Messages {
@@ -318,7 +319,9 @@ func (s *Stepper) ready(g *group) work {
 				w.votes = append(w.votes, m)
 				continue
 			}
-			s.send(g, m)
+			if !s.withheld(g, m) {
+				s.send(g, m)
+			}
 		}
 	}
 	g.greet(w.appendMsg)
@@ -328,6 +331,7 @@ func (s *Stepper) ready(g *group) work {
 			s.touch(g) // they wait for another answer now
 		}
 	}
+	s.beats(g, &rd, all)
 	return w
 }
 
@@ -371,14 +375,18 @@ func (s *Stepper) write(works []work) error {
 	b := s.o.DB.NewBatch()
 	sync := false
 	for _, w := range works {
+		m := w.appendMsg
+		arrives := m != nil && !raft.IsEmptySnap(m.GetSnapshot())
+		if arrives {
+			w.g.cut = 0 // of the log that goes: b comes after the ingest
+		}
 		if err := w.g.writeCut(b, s.o.Defect); err != nil {
 			return errors.Join(err, b.Close())
 		}
-		m := w.appendMsg
 		if m == nil {
 			continue
 		}
-		if !raft.IsEmptySnap(m.GetSnapshot()) {
+		if arrives {
 			if s.o.Defect == AckBeforeIngest {
 				s.step(w.g, w.appendResps[:len(w.appendResps)-1]) // without raft's word to itself
 				s.flush()
@@ -436,6 +444,11 @@ func (s *Stepper) step(g *group, resps []*pb.Message) {
 }
 
 func (s *Stepper) send(g *group, m *pb.Message) {
+	s.post(g, m, func(b []byte) []byte { return wire.AppendRaft(b, g.id, m) })
+}
+
+// post adds a message to the batch for its receiver's node.
+func (s *Stepper) post(g *group, m *pb.Message, add func([]byte) []byte) {
 	node := g.nodes[m.GetTo()]
 	if node == "" || m.GetTo() == g.state.Replica {
 		return
@@ -447,7 +460,7 @@ func (s *Stepper) send(g *group, m *pb.Message) {
 	if len(b) == 0 {
 		b = wire.NewRaftBatch()
 	}
-	b = wire.AppendRaft(b, g.id, m)
+	b = add(b)
 	if len(b) >= wire.MaxRaftBatch {
 		s.o.Sender.Send(node, b)
 		b = nil

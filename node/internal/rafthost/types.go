@@ -64,12 +64,18 @@ type GroupOptions struct {
 	Voters []uint64
 	First  func(b *store.Batch)
 	Gauge  *Gauge // may be nil
+	// Restless keeps the group from being quiet, and has its followers told of
+	// each commit at once instead of with the next heartbeat.
+	Restless bool
 }
 
 // Gauge shows how far a replica is to readers outside the loop. It is written
 // after what it tells has come true.
 type Gauge struct {
 	Commit, Applied atomic.Uint64 // raft indexes
+	// Frontier is the highest commit index that a leader has told this follower of:
+	// above Commit if it lacks entries, or was not told yet that it has them all.
+	Frontier atomic.Uint64
 }
 
 // Event tells what changed in a group. Events come in order, from the loop.
@@ -116,14 +122,18 @@ type Defect uint8
 
 // The defects.
 const (
-	Sound             Defect = iota
-	AckBeforeSync            // answers to peers leave before the disk has what they promise
-	VoteNotPersisted         // a vote is not written
-	CommitNotWithRows        // the stored commit does not move with the applied rows
-	AckBeforeIngest          // the leader is told of a snapshot before it is ingested
-	VoteNotInIngest          // an ingest overwrites the vote
-	CutAboveApplied          // a log is cut above what is applied
-	LossySnapshot            // a snapshot lacks a keyspace: that of the request ids
+	Sound              Defect = iota
+	AckBeforeSync             // answers to peers leave before the disk has what they promise
+	VoteNotPersisted          // a vote is not written
+	CommitNotWithRows         // the stored commit does not move with the applied rows
+	AckBeforeIngest           // the leader is told of a snapshot before it is ingested
+	VoteNotInIngest           // an ingest overwrites the vote
+	CutAboveApplied           // a log is cut above what is applied
+	LossySnapshot             // a snapshot lacks a keyspace: that of the request ids
+	CommitNotCapped           // a heartbeat's commit is the leader's, whatever the follower has
+	QuietWithoutLeader        // a replica that knows no leader is quiet
+	IncarnationNoDeath        // a node that comes back has not been away
+	NoWordToReturning         // a new connection begins without a word about the groups
 )
 
 // Options of a Stepper.
@@ -143,6 +153,7 @@ type Options struct {
 	ElectionTicks int
 	// LogCache bounds the log tails in memory, in bytes; 0: 64 MiB.
 	LogCache int
+	Restless bool // no group is ever quiet: for measuring what that costs
 	Defect   Defect
 }
 

@@ -36,6 +36,10 @@ func (c *client) next() {
 	if c.op = nil; c.w.healed {
 		return
 	}
+	if wait := c.w.lull - c.w.now; wait > 0 {
+		c.w.after(wait, c.next)
+		return
+	}
 	c.count++
 	o := &op{c: c, group: pick(c.w, c.w.groups...), began: c.w.now}
 	key := fmt.Sprintf("key-%d", c.w.rng.IntN(keys))

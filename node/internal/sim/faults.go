@@ -13,6 +13,7 @@ type faults struct {
 	slow         float64 // share of passes that start up to 60 ms late
 
 	crash, cut, transfer time.Duration // mean time between two of a kind; 0: never
+	lull                 time.Duration // mean time between pauses in which nobody asks for anything
 	elected              float64       // share of new leaders around whom nodes crash
 	quick                float64       // share of crashes after which the node is back within 3 ms
 }
@@ -26,6 +27,7 @@ func (w *world) drawFaults() faults {
 		crash:    pick(w, 0, 150*time.Millisecond, 400*time.Millisecond),
 		cut:      pick(w, 0, 200*time.Millisecond, 600*time.Millisecond),
 		transfer: pick(w, 0, 100*time.Millisecond, 400*time.Millisecond),
+		lull:     pick(w, 0, 500*time.Millisecond, time.Second),
 		elected:  pick(w, 0, 0.2, 0.4),
 		quick:    pick(w, 0.2, 0.8),
 	}
@@ -45,6 +47,7 @@ func (w *world) unleash() {
 	})
 	w.every(w.faults.cut, w.cut)
 	w.every(w.faults.transfer, w.transfer)
+	w.every(w.faults.lull, func() { w.lull = w.now + w.between(50*time.Millisecond, 600*time.Millisecond) })
 }
 
 // every calls f at random times, as long as things go wrong.
@@ -169,7 +172,16 @@ func (w *world) deafen(n *node) {
 
 // transmit takes a batch from one node to another, or loses it.
 func (w *world) transmit(from, to *node, batch []byte) {
-	copies := 1
+	sum := fnv.New64a()
+	_, _ = sum.Write(batch) // never fails
+	copies := w.carry(from, to, func() { to.receive(batch) })
+	w.trace("send %s to %s, %d times: %x", from.name, to.name, copies, sum.Sum64())
+}
+
+// carry has something arrive at another node: once, not at all, or twice. It
+// returns how often.
+func (w *world) carry(from, to *node, arrive func()) (copies int) {
+	copies = 1
 	if !w.healed {
 		switch {
 		case w.broken[link{from.name, to.name}] > 0, w.chance(w.faults.drop):
@@ -178,14 +190,12 @@ func (w *world) transmit(from, to *node, batch []byte) {
 			copies = 2
 		}
 	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(batch) // never fails
-	w.trace("send %s to %s, %d times: %x", from.name, to.name, copies, sum.Sum64())
 	for range copies {
 		wait := w.between(50*time.Microsecond, 2*time.Millisecond)
 		if !w.healed && w.chance(w.faults.late) {
 			wait = w.between(0, 100*time.Millisecond)
 		}
-		w.after(wait, func() { to.receive(batch) })
+		w.after(wait, arrive)
 	}
+	return copies
 }

@@ -30,8 +30,9 @@ type node struct {
 	db      *store.DB
 	stepper *rafthost.Stepper // nil: it is down
 	gauges  map[uint64]*rafthost.Gauge
-	due     bool   // a pass is on the way
-	synced  uint64 // number of the last synced pass
+	due     bool             // a pass is on the way
+	heard   map[string]pulse // of the other nodes
+	synced  uint64           // number of the last synced pass
 }
 
 // recorder is a table's machine that shows the history what it applies.
@@ -68,6 +69,7 @@ func (n *node) start() {
 	n.life++
 	n.started = n.w.now
 	n.due = false
+	n.heard = map[string]pulse{}
 	n.w.trace("start %s", n.name)
 	if n.life > 1 && !n.w.healed && n.w.chance(0.1) {
 		n.disk.arm(n.w.drawCrash(4 << 10))
@@ -180,6 +182,7 @@ func (n *node) tick(life int) {
 	if !n.alive(life) {
 		return
 	}
+	n.listen()
 	n.stepper.Tick()
 	n.wake()
 	n.w.after(n.pace+n.w.between(0, n.pace/4), func() { n.tick(life) })
@@ -250,6 +253,9 @@ func (n *node) stop(image *vfs.MemFS) {
 
 // close lets go of what runs. What it still writes, the image does not have.
 func (n *node) close() error {
+	if n.stepper != nil {
+		n.w.report.Lulls += n.stepper.Lulled()
+	}
 	n.stepper = nil
 	if n.db == nil {
 		return nil

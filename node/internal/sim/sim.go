@@ -50,6 +50,7 @@ type Report struct {
 	Torn     int      // those among them in the middle of a pass
 	Unborn   int      // those among them while they started
 
+	Lulls     int // groups that became quiet
 	Snapshots int // that became a replica's state
 	Passes    int
 	End       time.Duration // virtual time that the run took
@@ -72,7 +73,8 @@ type world struct {
 	// logBytes too, so that replicas need snapshots.
 	logBytes int64
 	healed   bool
-	broken   map[link]int // how many cuts a link is under
+	lull     time.Duration // until when no client begins anything
+	broken   map[link]int  // how many cuts a link is under
 	history  *history
 	report   Report
 	hash     hash.Hash64

@@ -63,11 +63,12 @@ func TestSeeds(t *testing.T) {
 		sum.Torn += r.Torn
 		sum.Unborn += r.Unborn
 		sum.Snapshots += r.Snapshots
+		sum.Lulls += r.Lulls
 		sum.Passes += r.Passes
 		sum.End += r.End
 	}
 	t.Logf("seeds %d to %d: %+v", from, to, sum)
-	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Snapshots == 0 {
+	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Snapshots == 0 || sum.Lulls == 0 {
 		t.Error("of some kind nothing happened in any run")
 	}
 }
@@ -126,6 +127,8 @@ func TestDefects(t *testing.T) {
 		{"vote overwritten by an ingest", rafthost.VoteNotInIngest, []uint64{39, 58, 93}},
 		{"cut above applied", rafthost.CutAboveApplied, []uint64{1, 4, 8, 9}},
 		{"request ids missing from a snapshot", rafthost.LossySnapshot, []uint64{1, 4, 8, 11}},
+		{"commit not capped", rafthost.CommitNotCapped, []uint64{9, 1, 2, 3}},
+		{"quiet without leader", rafthost.QuietWithoutLeader, []uint64{3, 9, 28, 51, 54, 65, 74, 83}},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			if text := os.Getenv("TIDAL_SIM_SEARCH"); text != "" {
