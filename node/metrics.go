@@ -67,6 +67,7 @@ func newMeters(n *node) *meters {
 		gauge("tidal_request_longest_seconds", "Longest time of a row request that entered here since the node started.",
 			func() float64 { return time.Duration(m.longest.Load()).Seconds() }),
 		gauge("tidal_raft_log_bytes", "Bytes that the logs of all groups take on the disk, roughly.", func() float64 { return float64(n.host.LogBytes()) }),
+		gauge("tidal_raft_groups_awake", "Raft groups on this node that are not quiet.", func() float64 { return float64(n.host.Awake()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidal_raft_passes_total", Help: "Passes of the raft loop."},
 			func() float64 { return float64(n.host.Passes()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

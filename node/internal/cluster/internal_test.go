@@ -75,6 +75,7 @@ func still(view *meta.View) *Cluster {
 	c := New(Options{
 		Node: "a", Name: "prod", Members: map[string]string{"a": "http://a", "b": "http://b", "c": "http://c"}, Advertise: "http://a",
 		Identity: Identity{Disk: api.DiskID{1}, Incarnation: inc("a", 5), Formation: &f}, Log: slog.New(slog.DiscardHandler),
+		Host: rafthost.NewHost(&rafthost.Stepper{}, 0), // which takes calls and makes none
 	})
 	c.view.Store(view)
 	return c

@@ -28,6 +28,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.herald(ctx) })
 	g.Go(func() error { return c.keep(ctx) })
+	g.Go(func() error { return c.watchPeers(ctx) })
 	g.Go(func() error { return c.renewLease(ctx) })
 	g.Go(func() error { return c.expireLeases(ctx) })
 	g.Go(func() error { return c.move(ctx) })

@@ -19,6 +19,7 @@ const (
 // Up takes word of a connection with an incarnation: what an older one claimed
 // is void.
 func (c *Cluster) Up(remote wire.Hello) {
+	c.met(remote.Incarnation)
 	if c.directory.dead(remote.Incarnation.Node, remote.Incarnation) {
 		c.changed.fire()
 	}
@@ -39,8 +40,12 @@ func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
 	}
 }
 
-// Beat returns what to tell a peer.
-func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat {
+// Beat returns what to tell a peer. The first of a connection has the host say
+// how far each group is that is led here.
+func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat { //nolint:revive // the flag is the peer protocol's
+	if full {
+		c.o.Host.Welcome(peer)
+	}
 	hb := &wire.Heartbeat{Pass: c.o.Host.Synced(), Full: full, Hears: c.hears()}
 	c.directory.beat(peer, hb, func(id api.TableID) uint64 {
 		l, _ := c.o.Tables.Local(id)

@@ -221,8 +221,9 @@ func (r *replica) stale(node string, s *rafthost.State) *api.Error {
 func (t *Tables) read(r *replica, req *api.Request) (*api.Response, error) {
 	resp := &api.Response{}
 	if req.Local {
-		commit, applied := r.gauge.Commit.Load(), r.gauge.Applied.Load()
-		resp.Lag = max(commit, applied) - applied
+		known := max(r.gauge.Commit.Load(), r.gauge.Frontier.Load())
+		applied := r.gauge.Applied.Load()
+		resp.Lag = max(known, applied) - applied
 	}
 	row, found, err := table.Get(t.o.DB, r.info.ID, req.Key)
 	if err != nil {
