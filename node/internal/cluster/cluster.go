@@ -87,6 +87,11 @@ type Cluster struct {
 
 	directory directory
 	leases    leases // of the leader: when they were renewed
+	placed    placements
+	loads     loads
+	// reconciled is the view whose tables are open, for whoever keeps them: Open,
+	// and then Run.
+	reconciled *meta.View
 
 	mu struct {
 		sync.Mutex
@@ -96,6 +101,7 @@ type Cluster struct {
 		lease     leaseState
 		meta      ready.Latch
 		level     map[api.TableID]*ready.Latch
+		unlevel   map[api.TableID]bool      // those of them that are not set
 		moved     map[api.TableID]time.Time // when this node last handed a table over
 		tried     map[string]attempt        // which address of a peer is being tried
 	}
@@ -115,6 +121,7 @@ func New(o Options) *Cluster {
 	c.changed.ch = make(chan struct{})
 	c.directory.init()
 	c.mu.level = map[api.TableID]*ready.Latch{}
+	c.mu.unlevel = map[api.TableID]bool{}
 	c.mu.moved = map[api.TableID]time.Time{}
 	c.mu.tried = map[string]attempt{}
 	c.mu.lease.why = "it was not asked for yet"

@@ -380,13 +380,15 @@ func (h *holder) All() []Replica                    { return []Replica{h.Replica
 func TestDroppedIsForgotten(t *testing.T) {
 	c := still(&meta.View{})
 	c.o.Tables = &holder{Replica: Replica{ID: 9}}
+	c.reconciled = &meta.View{Tables: []*wire.Table{{ID: 9, Name: "t"}}}
+	c.expect(9)
 	c.updateLevel()
 	c.mu.moved[9] = time.Now()
 	if err := c.reconcile(t.Context(), c.View()); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.mu.level)+len(c.mu.moved) != 0 {
-		t.Errorf("still kept: %v, %v", c.mu.level, c.mu.moved)
+	if len(c.mu.level)+len(c.mu.unlevel)+len(c.mu.moved) != 0 {
+		t.Errorf("still kept: %v, %v, %v", c.mu.level, c.mu.unlevel, c.mu.moved)
 	}
 }
 

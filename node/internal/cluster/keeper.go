@@ -10,7 +10,6 @@ import (
 
 	"tidal/node/api"
 	"tidal/node/internal/meta"
-	"tidal/node/internal/place"
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/wire"
 )
@@ -97,35 +96,47 @@ func (c *Cluster) keep(ctx context.Context) error {
 // reconcile opens the replicas that belong here and drops those of tables that
 // are gone. The meta group is the one source of what belongs where.
 func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
-	for _, l := range c.o.Tables.All() {
-		if _, exists := v.Table(l.ID); !exists {
-			if err := c.o.Tables.Drop(ctx, l.ID); err != nil {
-				return ignoreEnd(ctx, err)
-			}
-			c.forget(l.ID)
-			c.o.Log.InfoContext(ctx, "table dropped", "table", l.Name, "table_id", l.ID.String())
-		}
+	if v == c.reconciled {
+		return nil
 	}
-	for _, t := range v.Tables {
-		if _, own := t.Replica(c.o.Node); !own {
-			continue
-		}
-		if _, open := c.o.Tables.Local(t.ID); open {
-			continue
-		}
-		if err := c.o.Tables.Open(ctx, t); err != nil {
-			return ignoreEnd(ctx, err)
-		}
+	before := c.reconciled
+	if before == nil {
+		before = &meta.View{}
 	}
+	err := eachChange(before, v, func(was, is *wire.Table) error {
+		if is == nil {
+			return c.close(ctx, was)
+		}
+		if _, own := is.Replica(c.o.Node); !own {
+			return nil
+		}
+		if _, open := c.o.Tables.Local(is.ID); open {
+			return nil
+		}
+		if err := c.o.Tables.Open(ctx, is); err != nil {
+			return err
+		}
+		c.expect(is.ID)
+		return nil
+	})
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	c.reconciled = v
 	return nil
 }
 
-// forget drops what is kept of a table that is gone. Its id never comes back.
-func (c *Cluster) forget(id api.TableID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.mu.level, id)
-	delete(c.mu.moved, id)
+// close drops the replica of a table that is gone.
+func (c *Cluster) close(ctx context.Context, t *wire.Table) error {
+	c.forget(t.ID)
+	if _, open := c.o.Tables.Local(t.ID); !open {
+		return nil
+	}
+	if err := c.o.Tables.Drop(ctx, t.ID); err != nil {
+		return err
+	}
+	c.o.Log.InfoContext(ctx, "table dropped", "table", t.Name, "table_id", t.ID.String())
+	return nil
 }
 
 // ignoreEnd drops an error that comes of the node's own end, or of a host that has
@@ -142,8 +153,9 @@ func ignoreEnd(ctx context.Context, err error) error {
 func (c *Cluster) campaign() bool {
 	var places map[api.TableID]string
 	found := false
-	for _, l := range c.o.Tables.All() {
-		if l.State.Term != 0 || l.State.Lead != 0 {
+	for _, id := range c.unlevel() {
+		l, open := c.o.Tables.Local(id)
+		if !open || l.State.Term != 0 || l.State.Lead != 0 {
 			continue
 		}
 		if places == nil {
@@ -155,29 +167,6 @@ func (c *Cluster) campaign() bool {
 		}
 	}
 	return found
-}
-
-// places returns the node that should own each table now. While this node
-// drains, that is never itself.
-func (c *Cluster) places() map[api.TableID]string {
-	v := c.View()
-	var in place.Input
-	for _, l := range v.Leases {
-		leaving := l.Draining || l.Incarnation.Node == c.o.Node && c.drain.Load()
-		if !leaving {
-			in.Nodes = append(in.Nodes, l.Incarnation.Node)
-		}
-	}
-	for _, t := range v.Tables {
-		p := place.Table{ID: t.ID}
-		for _, r := range t.Replicas {
-			if r.Voter {
-				p.Holders = append(p.Holders, r.Node)
-			}
-		}
-		in.Tables = append(in.Tables, p)
-	}
-	return place.Owners(in)
 }
 
 // move hands owned tables to their places whenever leases or owners change.

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"tidal/node/api"
@@ -186,19 +188,45 @@ func (c *Cluster) updateLevel() bool {
 		c.mu.meta.Lead()
 	}
 	all := c.mu.meta.Applied(c.gauge.Applied.Load())
-	for _, l := range c.o.Tables.All() {
-		latch := c.mu.level[l.ID]
-		if latch == nil {
-			latch = &ready.Latch{}
-			c.mu.level[l.ID] = latch
+	for id := range c.mu.unlevel {
+		l, open := c.o.Tables.Local(id)
+		if !open {
+			continue // keep opens it
 		}
-		latch.Heard(c.directory.claim(l.ID).frontier)
+		latch := c.mu.level[id]
+		latch.Heard(c.directory.claim(id).frontier)
 		if l.State.Owns {
 			latch.Lead()
 		}
-		all = latch.Applied(l.Applied) && all
+		if latch.Applied(l.Applied) {
+			delete(c.mu.unlevel, id)
+		}
 	}
-	return all
+	return all && len(c.mu.unlevel) == 0
+}
+
+// expect notes a replica that was opened: it has to become level.
+func (c *Cluster) expect(id api.TableID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.level[id] = &ready.Latch{}
+	c.mu.unlevel[id] = true
+}
+
+// forget lets go of what is known of a table that is gone.
+func (c *Cluster) forget(id api.TableID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.level, id)
+	delete(c.mu.unlevel, id)
+	delete(c.mu.moved, id)
+}
+
+// unlevel returns the tables whose replicas here are not level yet.
+func (c *Cluster) unlevel() []api.TableID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.mu.unlevel))
 }
 
 // Ready fills in what readiness depends on here.

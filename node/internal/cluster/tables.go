@@ -58,12 +58,7 @@ func noTable(name string) *api.Error {
 // does, so that two tables do not choose on the same picture.
 func (c *Cluster) chooseNodes(cmd *wire.MetaCommand) ([]string, error) {
 	v := c.View()
-	held := map[string]int{}
-	for _, t := range v.Tables {
-		for _, r := range t.Replicas {
-			held[r.Node]++
-		}
-	}
+	held := c.loads.get(v)
 	var nodes []place.Candidate
 	for _, l := range v.Leases {
 		if !l.Draining {
