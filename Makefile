@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful controls clean
+.PHONY: help build demo test check lint bench sim graceful controls idle clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -23,6 +23,7 @@ help:
 	@echo 'make sim SEEDS=500     the simulator, from that many seeds'
 	@echo 'make graceful N=5      restart three nodes under load, N times, and count what is refused'
 	@echo 'make controls N=5      the same with a defect switched on: the test must notice each time'
+	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make clean             remove what the targets above made'
 
@@ -65,6 +66,9 @@ graceful:
 
 controls:
 	TIDAL_CONTROLS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestControl' $(PROCTEST)
+
+idle:
+	TIDAL_IDLE=1 $(GO) test -count=1 -timeout 20m -v -run '^TestIdle$$' $(PROCTEST)
 
 clean:
 	rm -rf bin dist .demo .home

@@ -26,7 +26,7 @@ func (n *node) build() error {
 	}
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: sender{n}, Events: n.observe, Shipper: n.outbox,
-		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes,
+		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes, Restless: f.NeverQuiet,
 	})
 	if err != nil {
 		return err

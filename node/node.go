@@ -78,6 +78,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, run := errgroup.WithContext(run)
 	g.Go(func() error { return n.host.Run(run) })
+	g.Go(func() error { return n.trim(run) })
 	g.Go(func() error { return n.life(ctx, run, g) })
 	g.Go(func() error {
 		select {

@@ -37,4 +37,5 @@ type Faults struct {
 	HandOverHold      time.Duration // keep a table without an owner for so long at each hand-over
 	AdvertiseMember   bool          // put the member list's address into the lease
 	NoAddressProof    bool          // grant leases without dialling their address
+	NeverQuiet        bool          // tick all groups, always
 }

@@ -33,6 +33,8 @@ func (a *app) faults() (node.Faults, error) {
 			f.AdvertiseMember = true
 		case "no-address-proof":
 			f.NoAddressProof = true
+		case "never-quiet":
+			f.NeverQuiet = true
 		default:
 			err = fmt.Errorf("unknown fault %q", word)
 		}
