@@ -32,6 +32,10 @@ const (
 	CodeInternal         Code = "internal"
 
 	CodePreconditionFailed Code = "precondition-failed"
+
+	CodeNodeNotFound Code = "node-not-found"
+	CodeClaimed      Code = "claimed"
+	CodeCheckFailed  Code = "check-failed"
 )
 
 // Outcome says what became of a request that failed. The router decides by it.
@@ -75,6 +79,9 @@ func Kinds() []Kind {
 		{CodeNotReady, http.StatusServiceUnavailable, OutcomeNone, false},
 		{CodeInternal, http.StatusInternalServerError, OutcomeUnknown, false},
 		{CodePreconditionFailed, http.StatusPreconditionFailed, OutcomeDone, false},
+		{CodeNodeNotFound, http.StatusNotFound, OutcomeDone, false},
+		{CodeClaimed, http.StatusConflict, OutcomeDone, false},
+		{CodeCheckFailed, http.StatusConflict, OutcomeDone, false},
 	}
 }
 

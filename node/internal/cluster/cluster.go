@@ -83,7 +83,11 @@ type Cluster struct {
 	metaNow atomic.Pointer[rafthost.State]
 	gauge   rafthost.Gauge // of the meta group
 	changed signal
-	drain   atomic.Bool
+	drain   atomic.Bool   // this node stops, or a claim on its drain lasts
+	left    atomic.Bool   // the lease is withdrawn: there will be no other
+	claims  claims        // of operators, on the drain
+	exits   chan struct{} // capacity 1: held while a node is let go
+	asked   asked         // who asks to be let go, at the meta leader
 
 	directory directory
 	leases    leases // of the leader: when they were renewed
@@ -115,7 +119,7 @@ type leaseState struct {
 
 // New returns a Cluster that does nothing until Run.
 func New(o Options) *Cluster {
-	c := &Cluster{o: o, formed: make(chan struct{}), ready: make(chan struct{})}
+	c := &Cluster{o: o, formed: make(chan struct{}), ready: make(chan struct{}), exits: make(chan struct{}, 1)}
 	c.view.Store(&meta.View{})
 	c.metaNow.Store(&rafthost.State{})
 	c.changed.ch = make(chan struct{})

@@ -343,10 +343,10 @@ func TestDrain(t *testing.T) {
 				o := b.at(id).owners()
 				return o[lead] == 0 && o[""] == 0
 			})
-			l, _ := b.at(id).cluster.View().Lease(lead)
-			if !l.Draining {
-				t.Errorf("%s does not see the drain", id)
-			}
+			b.within(time.Second, id+" sees the drain", func() bool {
+				l, _ := b.at(id).cluster.View().Lease(lead)
+				return l.Draining
+			})
 		}
 	})
 }

@@ -31,6 +31,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	g.Go(func() error { return c.renewLease(ctx) })
 	g.Go(func() error { return c.expireLeases(ctx) })
 	g.Go(func() error { return c.move(ctx) })
+	g.Go(func() error { return c.keepClaim(ctx) })
 	return g.Wait()
 }
 
@@ -265,26 +266,6 @@ func (c *Cluster) holders(id api.TableID) []string {
 	return out
 }
 
-// Drain hands everything over that another node can own: it returns once this
-// node owns nothing of the kind, or ctx ends. It goes on answering.
-func (c *Cluster) Drain(ctx context.Context) {
-	c.drain.Store(true)
-	if !c.Formed() {
-		return
-	}
-	c.changed.fire()
-	cmd := &wire.MetaCommand{Kind: wire.MetaDrainLease, ID: newID(), Incarnation: c.o.Identity.Incarnation, Draining: true}
-	if _, err := c.propose(ctx, cmd); err != nil {
-		c.o.Log.WarnContext(ctx, "the drain could not be made known", "error", err)
-	}
-	for c.owesTables() {
-		if c.sleep(ctx, 10*time.Millisecond, c.changed.wait()) {
-			break
-		}
-	}
-	c.leaveMeta(ctx)
-}
-
 // owesTables reports whether this node owns a table that another could own.
 func (c *Cluster) owesTables() bool {
 	for _, id := range c.directory.owns() {
@@ -316,20 +297,6 @@ func (c *Cluster) leaveMeta(ctx context.Context) {
 		}
 	}
 }
-
-// Withdraw ends this node's lease, as the last thing that it says.
-func (c *Cluster) Withdraw(ctx context.Context) {
-	if !c.Formed() {
-		return
-	}
-	cmd := &wire.MetaCommand{Kind: wire.MetaWithdrawLease, ID: newID(), Incarnation: c.o.Identity.Incarnation}
-	if _, err := c.propose(ctx, cmd); err != nil {
-		c.o.Log.WarnContext(ctx, "the lease could not be withdrawn: it runs out by itself", "error", err)
-	}
-}
-
-// Draining reports whether this node hands over what it owns.
-func (c *Cluster) Draining() bool { return c.drain.Load() }
 
 // Leased reports whether this node has its lease.
 func (c *Cluster) Leased() bool {

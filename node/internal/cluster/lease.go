@@ -100,7 +100,7 @@ func (c *Cluster) wanted() wire.Lease {
 
 // renewLease asks for this node's lease and keeps it, until ctx ends.
 func (c *Cluster) renewLease(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !c.left.Load() {
 		change := c.changed.wait()
 		r, err := c.renewOnce(ctx)
 		switch code := api.CodeOf(err); {

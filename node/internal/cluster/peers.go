@@ -98,6 +98,10 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return nil, c.answerAwait(ctx, payload)
 	case wire.MethodStatus:
 		return c.answerLag(ctx, payload)
+	case wire.MethodReleased:
+		return nil, c.answerReleased(ctx, from.Incarnation.Node, payload)
+	case wire.MethodWithdraw:
+		return nil, c.letGo(ctx, from.Incarnation)
 	}
 	return nil, &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("node %s does not know method %d", c.o.Node, method)}
 }

@@ -285,6 +285,9 @@ func TestNumbersAreFixed(t *testing.T) {
 			t.Errorf("method %d has number %d", i+1, m)
 		}
 	}
+	if wire.MethodReleased != 20 || wire.MethodNode != 21 {
+		t.Error("methods of stops and orders were renumbered")
+	}
 	if wire.ConnRaft != 1 || wire.ConnCall != 2 {
 		t.Error("kinds of connections were renumbered")
 	}

@@ -21,7 +21,10 @@ const (
 	MethodProve                        // dial an address and say who answers
 	MethodAwait                        // answer when you can route to a table
 	MethodStatus                       // the state of this node
-	MethodWithdraw                     // end a lease
+	MethodWithdraw                     // end the caller's lease, if a quorum stays
+
+	MethodReleased Method = 20 // answer when you route no table to the caller
+	MethodNode     Method = 21 // an operator's order
 )
 
 // Call is one call's frame.

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// Times of a claim on a node's drain.
+const (
+	DefaultClaim = 30 * time.Second // how long a claim lasts if its maker does not say
+	MaxClaim     = 24 * time.Hour
+)
+
+// NodeAction is what an operator wants of a node. Numbers are on the wire: append
+// only.
+type NodeAction byte
+
+// The actions.
+const (
+	NodeState   NodeAction = iota + 1 // say how it is
+	NodeDrain                         // hand everything over, and keep it so while the claim lasts
+	NodeUndrain                       // end the claim: take tables again
+	NodeRestart                       // restart in place
+)
+
+// String returns the action's name, as in paths and logs.
+func (a NodeAction) String() string {
+	switch a {
+	case NodeState:
+		return "state"
+	case NodeDrain:
+		return "drain"
+	case NodeUndrain:
+		return "undrain"
+	case NodeRestart:
+		return "restart"
+	}
+	return fmt.Sprintf("action%d", byte(a))
+}
+
+// NodeOrder is an action with what it needs: the body of
+// POST /v1/node/{drain,undrain,restart}.
+type NodeOrder struct {
+	// TTL is how long a drain's claim lasts unless it is renewed, as "30s";
+	// "" is DefaultClaim.
+	TTL string `json:"ttl,omitempty"`
+	// Epoch orders claims: one with a lower epoch than another that the node has
+	// seen is void, and so is one that ran out. 0 with drain takes the next epoch,
+	// unless somebody else's claim lasts; with undrain it ends whatever claim
+	// there is.
+	Epoch uint64 `json:"epoch,omitempty"`
+	By    string `json:"by,omitempty"` // who, for people; "" is the client's name
+}
+
+// Duration returns the TTL, or a bad-request error.
+func (o *NodeOrder) Duration() (time.Duration, error) {
+	if o.TTL == "" {
+		return DefaultClaim, nil
+	}
+	d, err := time.ParseDuration(o.TTL)
+	if err != nil || d < time.Second || d > MaxClaim {
+		return 0, &Error{
+			Code:    CodeBadRequest,
+			Message: fmt.Sprintf("the ttl is %q: want 1s to %s, as in 30s", clip(o.TTL), MaxClaim),
+		}
+	}
+	return d, nil
+}
+
+// Claim is somebody's word that a node must own nothing.
+type Claim struct {
+	By     string `json:"by"`
+	Epoch  uint64 `json:"epoch"`
+	EndsIn string `json:"ends_in"` // unless it is renewed, as "29.5s"
+}
+
+// NodeReport is a node's answer to a NodeOrder.
+type NodeReport struct {
+	Node        string      `json:"node"`
+	Incarnation Incarnation `json:"incarnation"`
+	Phase       string      `json:"phase"`
+	Draining    bool        `json:"draining"`
+	Owned       int         `json:"tables_owned"`
+	Claim       *Claim      `json:"claim,omitempty"`
+}
+
+// Node is a member as GET /v1/nodes lists it.
+type Node struct {
+	Member
+
+	Owned  int    `json:"tables_owned"`
+	Leads  bool   `json:"meta_leader"`
+	Phase  string `json:"phase,omitempty"` // absent of a node that did not answer
+	Claim  *Claim `json:"claim,omitempty"`
+	Silent string `json:"silent,omitempty"` // why a node with a lease did not answer
+}
+
+// NodeList is what GET /v1/nodes answers.
+type NodeList struct {
+	Nodes []Node `json:"nodes"`
+}

@@ -1,0 +1,45 @@
+package wire_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidal/node/api"
+	"tidal/node/internal/wire"
+)
+
+func TestOrdersAndReports(t *testing.T) {
+	o := wire.Order{
+		Action: api.NodeDrain, Order: api.NodeOrder{TTL: "30s", Epoch: 7, By: "roll 3"},
+		Principal: api.Principal{Name: "ann", Role: api.RoleAdmin},
+	}
+	b := wire.AppendOrder(nil, &o)
+	got, err := wire.DecodeOrder(append(b, "later"...))
+	if diff := cmp.Diff(o, got); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	for n := range b {
+		if _, err := wire.DecodeOrder(b[:n]); err == nil {
+			t.Errorf("an order cut at %d of %d bytes was read", n, len(b))
+		}
+	}
+	for _, p := range []api.NodeReport{
+		{Node: "a", Incarnation: api.Incarnation{Node: "a", Start: 3, Suffix: 4}, Phase: "serving"},
+		{
+			Node: "b", Incarnation: api.Incarnation{Node: "b", Start: 3, Suffix: 4}, Phase: "serving", Draining: true, Owned: 300,
+			Claim: &api.Claim{By: "ann", Epoch: 9, EndsIn: "29s"},
+		},
+	} {
+		b := wire.AppendReport(nil, &p)
+		got, err := wire.DecodeReport(append(b, "later"...))
+		if diff := cmp.Diff(p, got); err != nil || diff != "" {
+			t.Errorf("%v: %s", err, diff)
+		}
+		for n := range b {
+			if _, err := wire.DecodeReport(b[:n]); err == nil {
+				t.Errorf("a report cut at %d of %d bytes was read", n, len(b))
+			}
+		}
+	}
+}
