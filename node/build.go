@@ -61,7 +61,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.meters.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, TableID: n.cluster.TableID,
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, TableID: n.cluster.TableID,
 		Identify: n.principal, NewID: newRequest, Observe: n.meters.answer,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})
@@ -132,6 +132,9 @@ func (h handler) Up(remote wire.Hello) { h.n.cluster.Up(remote) }
 func (h handler) Down(node string, inc api.Incarnation, why error) { h.n.cluster.Down(node, inc, why) }
 
 func (h handler) Call(ctx context.Context, from wire.Hello, m wire.Method, payload []byte) ([]byte, error) {
+	if m == wire.MethodNode {
+		return h.n.answerOrder(ctx, from, payload)
+	}
 	if m != wire.MethodForward {
 		return h.n.cluster.Call(ctx, from, m, payload)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
 	"tidal/node/api"
@@ -38,6 +38,7 @@ const (
 	drainBudget = 20 * time.Second
 	graceQuiet  = 500 * time.Millisecond // without a request, the node may close
 	graceMost   = 3 * time.Second        // however many come
+	ackMost     = 5 * time.Second        // for peers to acknowledge the new owners
 	closeBudget = 2 * time.Second        // for what is in flight at the end
 )
 
@@ -49,7 +50,8 @@ type node struct {
 	phase atomic.Pointer[ready.Phase]
 	fatal chan error // the disk can no longer be trusted
 
-	lock    io.Closer
+	restart restart
+	lock    *directoryLock
 	keys    *pki.Keypair // nil in a plaintext cluster
 	db      *store.DB
 	stepper *rafthost.Stepper
@@ -68,9 +70,11 @@ type node struct {
 
 // Run is a node's whole life. When ctx ends it hands over what it owns, goes on
 // answering until nobody asks any more, and returns nil; when stopNow is closed
-// it stops at once. Errors that wrap ErrSetup need an operator.
+// it stops at once. When a restart in place was ordered it returns a
+// *RestartError. Errors that wrap ErrSetup need an operator.
 func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1)}
+	n.restart = restart{wanted: make(chan struct{}, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
 	if err := n.prepare(); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrSetup, err), n.closeStorage())
@@ -98,6 +102,9 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		// next rests on what was lost. The process ends around it.
 		stop(err)
 		return fmt.Errorf("%w: %w", ErrSetup, err)
+	case <-n.restart.late:
+		stop(ErrSlowClose)
+		return ErrSlowClose
 	}
 	stop(errDone)
 	if errors.Is(err, errDone) {
@@ -107,7 +114,13 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	if err != nil {
 		return err
 	}
-	return n.closeStorage()
+	return n.closeAll()
+}
+
+func (n *node) notice(what Notice) {
+	if n.o.Notice != nil {
+		n.o.Notice(what)
+	}
 }
 
 func (n *node) enter(p ready.Phase) {
@@ -120,17 +133,17 @@ func (n *node) enter(p ready.Phase) {
 func (n *node) prepare() error {
 	c := n.o.Config
 	var err error
-	if !c.Plaintext() {
-		f := pki.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}
-		if n.keys, err = pki.LoadServer(f, c.Cluster.Name, c.Node.ID, time.Now()); err != nil {
-			return err
-		}
+	if n.keys, err = loadKeys(c); err != nil {
+		return err
 	}
-	if n.lock, err = lockDirectory(c.Node.Data); err != nil {
+	if n.lock, err = lockDirectory(c.Node.Data, n.o.Lock); err != nil {
 		return err
 	}
 	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{Log: n.log, Fatal: n.die})
 	if err != nil {
+		return err
+	}
+	if err = store.WriteFormat(vfs.Default, formatFile(c)); err != nil {
 		return err
 	}
 	suffix := rand.Uint32() //nolint:gosec // it tells copies apart, and guards nothing
@@ -171,7 +184,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 	}
 	pause(run, n.o.Faults.ListenDelay)
 	n.enter(ready.Listen)
-	web, err := n.listen(run, g)
+	web, door, err := n.listen(run, g)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
@@ -181,22 +194,26 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 	}
 	if run.Err() == nil && ctx.Err() == nil {
 		n.enter(ready.Serving)
+		n.notice(NoticeReady)
 	}
-	select {
-	case <-run.Done():
-	case <-ctx.Done():
-		n.leave(run)
+	for stops := false; !stops; {
+		select {
+		case <-run.Done():
+			stops = true
+		case <-ctx.Done():
+			n.leave(run)
+			stops = true
+		case <-n.restart.wanted:
+			stops = n.vacate(run, door)
+		}
 	}
 	n.enter(ready.Stop)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBudget)
 	defer cancel()
 	if run.Err() == nil {
 		n.cluster.Withdraw(end)
-		if err := web.Shutdown(end); err != nil {
-			n.log.WarnContext(ctx, "requests were still in flight at the end", "error", err)
-		}
-	}
-	if err := web.Close(); err != nil {
+		n.closeWeb(end, web)
+	} else if err := web.Close(); err != nil {
 		n.log.WarnContext(ctx, "close the port", "error", err)
 	}
 	return errDone
@@ -226,11 +243,13 @@ func (n *node) awaitLease(ctx, run context.Context) {
 
 // listen binds the port and serves it. Until the node has started, requests
 // wait for the routes that peers will tell.
-func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, error) {
-	l, err := n.o.Listen(run, "tcp", n.o.Config.Node.Listen)
+func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *door, error) {
+	bound, err := n.o.Listen(run, "tcp", n.o.Config.Node.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", n.o.Config.Node.Listen, err)
+		return nil, nil, fmt.Errorf("listen on %s: %w", n.o.Config.Node.Listen, err)
 	}
+	door := newDoor(bound)
+	var l net.Listener = door
 	if n.keys != nil {
 		l = tls.NewListener(l, n.keys.ServerTLS())
 	}
@@ -243,17 +262,18 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, err
 		return nil
 	})
 	n.log.InfoContext(run, "listening", "address", l.Addr().String(), "advertise", n.o.Config.Node.Advertise)
-	return web, nil
+	return web, door, nil
 }
 
 // leave hands everything over and goes on answering until nobody asks any more.
 func (n *node) leave(run context.Context) {
+	n.notice(NoticeStopping)
 	n.enter(ready.Drain)
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
-	begun := time.Now()
-	n.cluster.Drain(ctx)
-	n.log.InfoContext(ctx, "tables handed over", "duration", time.Since(begun))
+	if err := n.handOver(ctx); err != nil {
+		n.log.WarnContext(run, "the node stops though a quorum may go with it: its time is over", "error", err)
+	}
 	n.server.Draining()
 	grace := time.Now()
 	t := time.NewTicker(20 * time.Millisecond)
@@ -270,6 +290,31 @@ func (n *node) leave(run context.Context) {
 		}
 	}
 	n.log.InfoContext(ctx, "grace ended", "duration", time.Since(grace))
+}
+
+// handOver gives away all that this node owns, waits until every peer says that
+// it sends nothing of it here any more, and withdraws the lease once no quorum
+// goes with this node. The phases share ctx's time, of which the grace is kept;
+// the error is what a quorum would lose.
+func (n *node) handOver(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		limited, cancel := context.WithDeadline(ctx, deadline.Add(-graceMost))
+		defer cancel()
+		ctx = limited
+	}
+	begun := time.Now()
+	n.cluster.Drain(ctx)
+	n.log.InfoContext(ctx, "tables handed over", "duration", time.Since(begun))
+	acks, cancel := context.WithTimeout(ctx, ackMost)
+	defer cancel()
+	if missing := n.cluster.AwaitReleased(acks); len(missing) > 0 {
+		n.log.WarnContext(ctx, "not every node has acknowledged the new owners", "missing", missing)
+	}
+	if err := n.cluster.AwaitLeave(ctx); err != nil {
+		return err
+	}
+	n.log.InfoContext(ctx, "let go", "duration", time.Since(begun))
+	return nil
 }
 
 func later(a, b time.Time) time.Time {

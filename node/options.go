@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
 	"tidal/node/config"
@@ -16,8 +17,17 @@ type Options struct {
 	Log     *slog.Logger
 	Listen  func(ctx context.Context, network, address string) (net.Listener, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	Faults  Faults
-	Limits  Limits
+	// Lock is the locked data directory of the incarnation before, if this process
+	// became the node by a restart in place; else nil.
+	Lock *os.File
+	// Check finds out whether what would run after a restart in place can: its
+	// error is shown to who orders one. Nil: this node cannot be restarted in
+	// place.
+	Check func(ctx context.Context) error
+	// Notice is told what a supervisor wants to know; nil: nobody is.
+	Notice func(Notice)
+	Faults Faults
+	Limits Limits
 }
 
 // Limits bound what a node does for replicas that are behind. Zero means the
@@ -27,6 +37,16 @@ type Limits struct {
 	NodeLogBytes int64 // of all logs together; 1 GiB
 	SnapshotRate int64 // bytes a second that a node sends of snapshots; 64 MiB
 }
+
+// Notice is something that a supervisor of the process wants to know.
+type Notice uint8
+
+// The notices.
+const (
+	NoticeReady      Notice = iota + 1 // the node has its lease and takes requests
+	NoticeStopping                     // it stops
+	NoticeRestarting                   // it restarts in place; another NoticeReady follows
+)
 
 // Faults are ways to break a node on purpose. Each reproduces a defect that its
 // test must catch; a released binary has no way to set them.

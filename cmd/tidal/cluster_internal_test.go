@@ -53,6 +53,23 @@ func newFakeNode(t *testing.T) *fakeNode {
 			w.WriteHeader(http.StatusNoContent)
 		case r.URL.Path == "/v1/tables":
 			_ = json.NewEncoder(w).Encode(api.TableList{Tables: n.status.Tables})
+		case r.URL.Path == "/v1/nodes":
+			_ = json.NewEncoder(w).Encode(api.NodeList{Nodes: []api.Node{
+				{Member: n.status.Members[0], Owned: 1, Leads: true, Phase: "serving"},
+				{Member: n.status.Members[1], Silent: "it did not answer in time", Claim: &api.Claim{By: "ann", Epoch: 4, EndsIn: "9s"}},
+			}})
+		case strings.HasPrefix(r.URL.Path, "/v1/nodes/b/"):
+			w.WriteHeader(http.StatusConflict)
+			code := api.CodeClaimed
+			if strings.HasSuffix(r.URL.Path, "/restart") {
+				code = api.CodeCheckFailed
+			}
+			_ = json.NewEncoder(w).Encode(api.Problem{Code: code, Detail: "no"})
+		case strings.HasPrefix(r.URL.Path, "/v1/nodes/a/"):
+			_ = json.NewEncoder(w).Encode(api.NodeReport{
+				Node: "a", Phase: "serving", Draining: true, Incarnation: api.Incarnation{Node: "a", Start: 17},
+				Claim: &api.Claim{By: "me", Epoch: 3, EndsIn: "10m0s"},
+			})
 		case r.URL.Path == "/cluster/status":
 			_ = json.NewEncoder(w).Encode(n.status)
 		default:
@@ -117,6 +134,26 @@ func TestClusterCommands(t *testing.T) {
 		{line: "rows head t k -o json", asks: "HEAD /v1/tables/t/rows/k", stdout: `"size": 77`},
 		{line: "rows head t none", asks: "HEAD /v1/tables/t/rows/none", code: exitFailed, stderr: "row-not-found"},
 		{line: "rows delete t k", asks: "DELETE /v1/tables/t/rows/k", stderr: says},
+
+		{line: "node list", asks: "GET /v1/nodes", stdout: "a     live              serving  1       leader   -                      https://10.0.0.1:8433"},
+		{line: "node list", asks: "GET /v1/nodes", stdout: "b     draining, silent  -        0       learner  ann, epoch 4, 9s left"},
+		{line: "node list -o json", asks: "GET /v1/nodes", stdout: `"tables_owned": 1`},
+		{line: "node drain a --ttl 5m", stdout: "me, epoch 3, 10m0s left", stderr: says, asks: `POST /v1/nodes/a/drain {"ttl":"5m","by":"` + claimant() + `"}`},
+		{
+			line: "node drain a --wait -o json", stdout: `"draining": true`, stderr: "node a owns nothing",
+			asks: `POST /v1/nodes/a/drain {"ttl":"10m","by":"` + claimant() + `"}` + "\n" + `POST /v1/nodes/a/drain {"ttl":"10m","epoch":3,"by":"` + claimant() + `"}`,
+		},
+		{line: "node drain a --ttl 0s", code: exitUsage, stderr: "want 1s to 24h"},
+		{line: "node drain a --timeout x", code: exitUsage, stderr: `--timeout is "x"`},
+		{line: "node drain A", code: exitUsage, stderr: `node id "A"`},
+		{line: "node drain b", code: exitLocked, stderr: "(claimed)", asks: `POST /v1/nodes/b/drain {"ttl":"10m","by":"` + claimant() + `"}`},
+		{line: "node undrain a", stdout: "serving", stderr: "takes tables again", asks: `POST /v1/nodes/a/undrain {"by":"` + claimant() + `"}`},
+		{line: "node restart a", stdout: "a.17.00000000", stderr: says, asks: `POST /v1/nodes/a/restart {"by":"` + claimant() + `"}`},
+		{line: "node restart b", code: exitRefused, stderr: "(check-failed)", asks: `POST /v1/nodes/b/restart {"by":"` + claimant() + `"}`},
+		{line: "node restart", code: exitUsage, stderr: "argument NODE is missing"},
+		{line: "wait ready --timeout 1ns", code: exitNotReady, stderr: "not within 1ns"},
+		{line: "wait ready --timeout 0s", code: exitUsage, stderr: "--timeout"},
+		{line: "wait level --node A", code: exitUsage, stderr: `node id "A"`},
 
 		{line: "status", asks: "GET /cluster/status", stdout: "a     live      1       voter    https://10.0.0.1:8433  z1    v1       a.17.00000000\nb     draining  0       learner"},
 		{line: "status -o json", asks: "GET /cluster/status", stdout: `"meta_leader": "a"`},

@@ -72,6 +72,8 @@ func (a *app) commands() []*cli.Command {
 		a.tablesCommand(),
 		a.rowsCommand(),
 		a.statusCommand(),
+		a.nodeCommand(),
+		a.waitCommand(),
 		a.certsCommand(),
 		a.configCommand(),
 		a.versionCommand(),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -22,8 +23,11 @@ func (a *app) serveCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "run a node",
 		Description: "The first SIGTERM or SIGINT drains the node and stops it gracefully, the second stops it\n" +
-			"at once. SIGHUP does nothing. Each key of the configuration is a flag and a variable of the environment too.",
+			"at once. SIGHUP does nothing. Each key of the configuration is a flag and a variable of the environment too.\n" +
+			"With --check it only says whether it could start: the configuration, the certificates and the format\n" +
+			"of the data are read; the port and a database that is in use are left alone.",
 		Flags: append(configFlags(),
+			&cli.BoolFlag{Name: "check", Usage: "check the configuration, the certificates and the data's format, and start nothing"},
 			&cli.StringFlag{Name: "log-format", Usage: "form of the log on stderr: text or json", Value: "text"},
 			&cli.StringFlag{Name: "log-level", Usage: "least level to log: debug, info, warn or error", Value: "info"},
 		),
@@ -46,7 +50,18 @@ func (a *app) serve(c *cli.Context) error {
 	if err = e.Config.Validate(); err != nil {
 		return withHint(withCode(exitConfig, wrongConfig(err)), "`tidal config explain` with the same flags says where each value came from")
 	}
+	if c.Bool("check") {
+		return withCode(exitConfig, node.Check(e.Config))
+	}
 	faults, err := a.faults()
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	program, err := ownProgram(os.Args[0])
+	if err != nil {
+		return err
+	}
+	given, err := inherit(a.env)
 	if err != nil {
 		return withCode(exitConfig, err)
 	}
@@ -59,19 +74,39 @@ func (a *app) serve(c *cli.Context) error {
 		Config:  e.Config,
 		Version: version(),
 		Log:     log,
-		Listen:  (&net.ListenConfig{}).Listen,
+		Listen:  given.listen,
 		Dial:    (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		Lock:    given.lock,
+		Check:   func(ctx context.Context) error { return checkProgram(ctx, program, os.Args, os.Environ()) },
+		Notice:  a.notifier(c.Context),
 		Faults:  faults,
 	})
+	err = errors.Join(err, given.close())
 	select {
 	case <-stopNow:
 		return withCode(exitInterrupted, errors.Join(errors.New("stopped at once by a second signal"), err))
 	default:
 	}
-	if errors.Is(err, node.ErrSetup) {
+	if next, ok := errors.AsType[*node.RestartError](err); ok {
+		return restartInPlace(c.Context, log, program, next)
+	}
+	switch {
+	case errors.Is(err, node.ErrSetup):
 		return withCode(exitConfig, err)
+	case errors.Is(err, node.ErrSlowClose):
+		return withCode(exitFailed, err)
 	}
 	return withCode(exitInternal, err)
+}
+
+// restartInPlace turns this process into the node's next incarnation, unless it
+// was told to stop meanwhile.
+func restartInPlace(ctx context.Context, log *slog.Logger, program string, files *node.RestartError) error {
+	if ctx.Err() != nil {
+		return files.Close()
+	}
+	log.InfoContext(ctx, "restarting in place", "program", program)
+	return errors.Join(become(program, os.Args, os.Environ(), files), files.Close())
 }
 
 // logger returns the log that the flags ask for.

@@ -82,7 +82,7 @@ func TestWordsReplaceHeartbeats(t *testing.T) {
 			f.tick()
 		}
 	})
-	delete(got, "cut") // said a few times, then never again
+	delete(got, "cut")                                     // said a few times, then never again
 	if len(got) != 1 || got["word"] != 4*5*electionTicks { // to two followers, and back
 		t.Errorf("%v was sent in %d ticks: want words alone, four a tick", got, 5*electionTicks)
 	}

@@ -34,6 +34,7 @@ type exchange struct {
 	start time.Time
 
 	rawTable, rawKey string // parts of the path, still escaped
+	node             string // of the path; "": the one that is asked
 	who              api.Principal
 
 	route, method string // for the event

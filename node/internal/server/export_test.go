@@ -3,6 +3,9 @@ package server
 // Lines returns every method and path that the server has, as "GET /health".
 func (s *Server) Lines() []string {
 	routes := []*route{s.table, s.row}
+	for _, rt := range s.nodes {
+		routes = append(routes, rt)
+	}
 	for _, rt := range s.fixed {
 		routes = append(routes, rt)
 	}

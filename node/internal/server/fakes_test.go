@@ -32,6 +32,9 @@ type below struct {
 	health   api.Health
 	check    server.Check
 	deadline bool
+	order    api.NodeOrder
+	action   api.NodeAction
+	to       string        // node that got the order
 	slow     bool          // changes of tables last until their ctx ends
 	block    chan struct{} // if not nil, Do waits for it
 	entered  chan struct{}
@@ -88,6 +91,15 @@ func (b *below) Local() api.LocalStatus                        { return api.Loca
 func (b *below) Health(c server.Check) (answer api.Health)     { b.check = c; return b.health }
 func (b *below) tableID(name string) (id api.TableID, ok bool) { return 2, name == "t" }
 
+func (b *below) Nodes(context.Context) ([]api.Node, error) {
+	return []api.Node{{Member: api.Member{Node: "a"}, Owned: 2}}, b.err
+}
+
+func (b *below) Order(_ context.Context, node string, a api.NodeAction, o api.NodeOrder, by api.Principal) (api.NodeReport, error) {
+	b.to, b.action, b.order, b.name = node, a, o, by.Name
+	return api.NodeReport{Node: "a", Owned: 2}, b.err
+}
+
 // rig is a server with its fakes.
 type rig struct {
 	*server.Server
@@ -106,7 +118,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, TableID: g.tableID,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, TableID: g.tableID,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

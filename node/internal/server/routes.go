@@ -104,6 +104,10 @@ func fixedRoutes(o Options) map[string]*route {
 		get("/livez", needNothing, health(CheckLive)),
 		get("/cluster/status", needReader, (*exchange).clusterStatus),
 		get("/cluster/status/local", needReader, (*exchange).localStatus),
+		get("/v1/nodes", needReader, (*exchange).listNodes),
+	}
+	for _, rt := range nodeRoutes("/v1/node/") {
+		routes = append(routes, rt)
 	}
 	if o.Metrics != nil {
 		routes = append(routes, get("/metrics", needCertificate, handled(o.Metrics)))

@@ -66,6 +66,7 @@ type Options struct {
 	Rows   Rows
 	Tables Tables
 	State  State
+	Nodes  Nodes
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
 	// Identify names who sits at the other end of a connection by its verified
@@ -85,6 +86,8 @@ type Server struct {
 	o          Options
 	fixed      map[string]*route
 	table, row *route
+	nodes      map[string]*route // orders to any node, by action
+	conns      conns
 	nodeHeader []string
 	draining   atomic.Bool
 	inFlight   atomic.Int64
@@ -100,6 +103,7 @@ func New(o Options) *Server {
 	s := &Server{o: o, nodeHeader: []string{o.Node}, since: time.Now()}
 	s.fixed = fixedRoutes(o)
 	s.table, s.row = tableRoute(), rowRoute()
+	s.nodes = nodeRoutes("/v1/nodes/{node}/")
 	return s
 }
 
@@ -108,7 +112,7 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 // HTTPServer returns an http.Server with the handler and the limits of time and
 // size that keep slow clients from holding the node. HTTP/2 is off. The caller
-// sets TLSConfig and what it needs of ConnState and BaseContext.
+// sets TLSConfig and what it needs of BaseContext; ConnState is the server's own.
 func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
 		Handler:           s.Handler(),
@@ -116,6 +120,7 @@ func (s *Server) HTTPServer() *http.Server {
 		WriteTimeout:      5 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         s.conns.track,
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
@@ -199,7 +204,7 @@ func (s *Server) find(x *exchange) *route {
 	}
 	rest, ok := strings.CutPrefix(path, "/v1/tables/")
 	if !ok {
-		return nil
+		return s.anyNode(x, path)
 	}
 	table, rest, more := strings.Cut(rest, "/")
 	x.rawTable = table

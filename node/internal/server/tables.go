@@ -137,16 +137,8 @@ func (x *exchange) late(ctx context.Context, err error) error {
 // defaults.
 func parseSettings(body []byte) (api.TableSettings, error) {
 	var settings api.TableSettings
-	if len(bytes.TrimSpace(body)) == 0 {
-		return settings, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&settings); err != nil {
-		return settings, settingsError(body, d.InputOffset(), err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return settings, badRequest("line %d of the table's settings: something follows the JSON object", lineOf(body, d.InputOffset()))
+	if err := parseObject(body, &settings, "the table's settings", `"replicas"`); err != nil {
+		return settings, err
 	}
 	if settings.Replicas < 0 || settings.Replicas > api.MaxReplicas {
 		return settings, badRequest("the table's replicas are %d: want 1 to %d, or 0 for the default", settings.Replicas, api.MaxReplicas)
@@ -154,12 +146,34 @@ func parseSettings(body []byte) (api.TableSettings, error) {
 	return settings, nil
 }
 
-func settingsError(body []byte, offset int64, err error) error {
+// parseObject reads a body that is a JSON object, or empty. what and fields are
+// for the error.
+func parseObject(body []byte, to any, what, fields string) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		why, offset := objectError(body, d.InputOffset(), err)
+		return &api.Error{
+			Code:    api.CodeBadRequest,
+			Message: fmt.Sprintf("line %d of %s: %s", lineOf(body, offset), what, why),
+			Hint:    "it is a JSON object; its fields are " + fields,
+		}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("line %d of %s: something follows the JSON object", lineOf(body, d.InputOffset()), what)
+	}
+	return nil
+}
+
+func objectError(body []byte, at int64, err error) (why string, offset int64) {
 	var (
 		syntax *json.SyntaxError
 		typed  *json.UnmarshalTypeError
-		why    = strings.TrimPrefix(err.Error(), "json: ")
 	)
+	why, offset = strings.TrimPrefix(err.Error(), "json: "), at
 	switch {
 	case errors.As(err, &typed):
 		offset, why = typed.Offset, fmt.Sprintf("%s: a %s does not fit", typed.Field, typed.Value)
@@ -171,11 +185,7 @@ func settingsError(body []byte, offset int64, err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		offset, why = int64(len(body)), "the JSON object is cut off"
 	}
-	return &api.Error{
-		Code:    api.CodeBadRequest,
-		Message: fmt.Sprintf("line %d of the table's settings: %s", lineOf(body, offset), why),
-		Hint:    `the settings are a JSON object with the field "replicas"`,
-	}
+	return why, offset
 }
 
 func lineOf(body []byte, offset int64) int {

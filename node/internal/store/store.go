@@ -95,13 +95,10 @@ func (d *DB) checkFormat() error {
 		return b.Commit(true)
 	}
 	n, w := binary.Uvarint(v)
-	switch {
-	case w <= 0:
+	if w <= 0 {
 		return fmt.Errorf("the format's version on disk is damaged: %x", v)
-	case n > Format:
-		return fmt.Errorf("the data is of format %d, this binary reads up to format %d: run the release that wrote it, or a newer one", n, Format)
 	}
-	return nil
+	return readable(n)
 }
 
 // Get returns the value of key, which is the caller's, and whether it exists.

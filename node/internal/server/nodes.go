@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"tidal/node/api"
+)
+
+// Nodes lists the members and gives them orders.
+type Nodes interface {
+	Nodes(ctx context.Context) ([]api.Node, error)
+	// Order has a node do something, "" being the one that is asked. It returns
+	// once the node has begun.
+	Order(ctx context.Context, node string, action api.NodeAction, o api.NodeOrder, by api.Principal) (api.NodeReport, error)
+}
+
+// maxOrder is the limit of the body of an order.
+const maxOrder = 4 << 10
+
+// nodeRoutes returns the routes of orders, by the action's name: to the node that
+// is asked, or to any.
+func nodeRoutes(prefix string) map[string]*route {
+	post := func(a api.NodeAction, do func(*exchange) error) *route {
+		return newRoute(prefix+a.String(), verb{http.MethodPost, needAdmin, do})
+	}
+	return map[string]*route{
+		api.NodeDrain.String():   post(api.NodeDrain, (*exchange).drainNode),
+		api.NodeUndrain.String(): post(api.NodeUndrain, (*exchange).undrainNode),
+		api.NodeRestart.String(): post(api.NodeRestart, (*exchange).restartNode),
+	}
+}
+
+// anyNode returns the route of /v1/nodes/{node}/ACTION, nil if it is none.
+func (s *Server) anyNode(x *exchange, path string) *route {
+	rest, ok := strings.CutPrefix(path, "/v1/nodes/")
+	if !ok {
+		return nil
+	}
+	node, action, _ := strings.Cut(rest, "/")
+	rt := s.nodes[action]
+	if rt != nil {
+		x.node = node
+	}
+	return rt
+}
+
+// listNodes answers GET /v1/nodes.
+func (x *exchange) listNodes() error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	nodes, err := x.s.o.Nodes.Nodes(x.r.Context())
+	if err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, api.NodeList{Nodes: nodes})
+}
+
+// drainNode answers POST /v1/node/drain and POST /v1/nodes/{node}/drain.
+func (x *exchange) drainNode() error { return x.order(api.NodeDrain, http.StatusOK) }
+
+// undrainNode answers POST /v1/node/undrain and POST /v1/nodes/{node}/undrain.
+func (x *exchange) undrainNode() error { return x.order(api.NodeUndrain, http.StatusOK) }
+
+// restartNode answers POST /v1/node/restart and POST /v1/nodes/{node}/restart.
+func (x *exchange) restartNode() error { return x.order(api.NodeRestart, http.StatusAccepted) }
+
+func (x *exchange) order(action api.NodeAction, status int) error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	if x.node != "" {
+		if err := api.CheckNode(x.node); err != nil {
+			return err
+		}
+	}
+	body, err := x.body(maxOrder, "the order")
+	if err != nil {
+		return err
+	}
+	var o api.NodeOrder
+	if err = parseObject(body, &o, "the order", `"ttl", "epoch" and "by"`); err != nil {
+		return err
+	}
+	if _, err = o.Duration(); err != nil {
+		return err
+	}
+	if o.By == "" {
+		o.By = x.who.Name
+	}
+	report, err := x.s.o.Nodes.Order(x.r.Context(), x.node, action, o, x.who)
+	if err != nil {
+		return err
+	}
+	return x.json(status, report)
+}

@@ -1,0 +1,103 @@
+package server_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidal/node/api"
+)
+
+func TestNodeOrders(t *testing.T) {
+	for _, tc := range []struct {
+		method, path, body, as string
+		status                 int
+		to                     string
+		action                 api.NodeAction
+		order                  api.NodeOrder
+		detail                 string
+	}{
+		{method: "GET", path: "/v1/nodes", as: "reader", status: 200},
+		{method: "POST", path: "/v1/node/drain", as: "admin", status: 200, action: api.NodeDrain, order: api.NodeOrder{By: "the-admin"}},
+		{
+			method: "POST", path: "/v1/node/drain", as: "admin", body: `{"ttl":"10s","epoch":7,"by":"roll"}`, status: 200,
+			action: api.NodeDrain, order: api.NodeOrder{TTL: "10s", Epoch: 7, By: "roll"},
+		},
+		{method: "POST", path: "/v1/node/undrain", as: "admin:ann", status: 200, action: api.NodeUndrain, order: api.NodeOrder{By: "ann"}},
+		{method: "POST", path: "/v1/node/restart", as: "admin", status: 202, action: api.NodeRestart, order: api.NodeOrder{By: "the-admin"}},
+		{method: "POST", path: "/v1/nodes/b/restart", as: "admin", status: 202, to: "b", action: api.NodeRestart, order: api.NodeOrder{By: "the-admin"}},
+		{method: "POST", path: "/v1/nodes/b/drain", as: "admin", status: 200, to: "b", action: api.NodeDrain, order: api.NodeOrder{By: "the-admin"}},
+		{method: "POST", path: "/v1/node/restart", as: "writer", status: 403},
+		{method: "POST", path: "/v1/nodes/b/drain", status: 401},
+		{method: "GET", path: "/v1/node/drain", as: "admin", status: 405},
+		{method: "POST", path: "/v1/nodes/b/state", as: "admin", status: 404},
+		{method: "POST", path: "/v1/nodes/b", as: "admin", status: 404},
+		{method: "POST", path: "/v1/nodes/B/drain", as: "admin", status: 400, detail: `node id "B"`},
+		{method: "POST", path: "/v1/node/drain?ttl=3s", as: "admin", status: 400, detail: "unknown query"},
+		{method: "POST", path: "/v1/node/drain", as: "admin", body: `{"ttl":"0s"}`, status: 400, detail: "want 1s to"},
+		{method: "POST", path: "/v1/node/drain", as: "admin", body: `{"ttl":"25h"}`, status: 400, detail: "want 1s to"},
+		{method: "POST", path: "/v1/node/drain", as: "admin", body: `{"who":1}`, status: 400, detail: `line 1 of the order: unknown field "who"`},
+	} {
+		g := newRig(t)
+		w := g.ask(tc.method, tc.path, tc.body, as(tc.as))
+		if w.Code != tc.status || g.to != tc.to || g.action != tc.action || g.order != tc.order {
+			t.Errorf("%s %s as %s: %d %q; to %q %s %+v", tc.method, tc.path, tc.as, w.Code, w.Body, g.to, g.action, g.order)
+		}
+		if w.Code >= 400 && tc.detail != "" {
+			if p := problemOf(t, w); !strings.Contains(p.Detail, tc.detail) {
+				t.Errorf("%s %s: %q, want %q", tc.method, tc.path, p.Detail, tc.detail)
+			}
+		}
+	}
+}
+
+// TestQuiet: a connection with a request is never quiet, one that just came or
+// just spoke is not yet, and one that closed no longer counts.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.block, g.entered = make(chan struct{}), make(chan struct{}, 1)
+		if !g.Quiet(time.Second) {
+			t.Error("without connections")
+		}
+		conn, r := g.serve(t)
+		ask := func(target string, r *bufio.Reader) {
+			_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", target)
+		}
+		quiet := func(when string, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := g.Quiet(time.Second); got != want {
+				t.Errorf("%s: quiet is %t", when, got)
+			}
+		}
+		quiet("just accepted", false)
+		<-time.After(time.Second)
+		quiet("accepted, and silent for a second", true)
+		ask(rowK, r)
+		<-g.entered
+		<-time.After(5 * time.Second)
+		quiet("a request lasts", false)
+		close(g.block)
+		if status, _ := answerOf(t, r); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		quiet("just answered", false)
+		<-time.After(time.Second)
+		quiet("silent for a second", true)
+		g.Draining()
+		ask("/health", r)
+		if status, _ := answerOf(t, r); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		synctest.Wait()
+		if n := g.Connections(); n != 0 {
+			t.Errorf("%d connections after the last answer", n)
+		}
+		quiet("closed", true)
+	})
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/ready"
+)
+
+// Times of a restart in place.
+const (
+	silence     = time.Second            // a connection that has not spoken for so long may be closed
+	closeMost   = 10 * time.Second       // for closing; then the process ends instead
+	quietLook   = 2 * time.Millisecond   // how often the connections are looked at
+	storageLeft = 500 * time.Millisecond // of closeMost, that the storage gets at least
+)
+
+// ErrSlowClose says that a node that was to restart in place could not close in
+// time. The process must end, so that somebody starts it anew.
+var ErrSlowClose = errors.New("closing took too long for a restart in place")
+
+// RestartError is what Run returns when the process is to become the node's next
+// incarnation by exec. Both files are open, and the caller's: the port goes on
+// taking connections into its backlog, and the data directory stays locked.
+type RestartError struct {
+	Port *os.File
+	Lock *os.File
+}
+
+// Error implements error.
+func (*RestartError) Error() string { return "the node restarts in place" }
+
+// Close closes the files of a restart that does not happen.
+func (e *RestartError) Close() error { return errors.Join(e.Port.Close(), e.Lock.Close()) }
+
+// restart is a restart in place that was ordered.
+type restart struct {
+	wanted chan struct{} // capacity 1
+	port   *os.File      // once the node takes no more connections
+	late   chan struct{} // closed when closing has taken too long
+}
+
+// orderRestart begins a restart in place, unless what would run fails its check.
+// It returns before anything else happens.
+func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
+	if n.o.Check == nil {
+		return &api.Error{
+			Code: api.CodeCheckFailed, Message: "this node cannot be restarted in place: nothing was given to run instead of it",
+			Hint: "stop and start its process",
+		}
+	}
+	if p := *n.phase.Load(); p != ready.Serving {
+		return &api.Error{Code: api.CodeNotReady, Message: "the node is in phase " + string(p) + ": it can be restarted in place while it serves", RetryAfter: time.Second}
+	}
+	if err := n.cluster.MayOrder(o); err != nil {
+		return err
+	}
+	if err := n.o.Check(ctx); err != nil {
+		return &api.Error{
+			Code: api.CodeCheckFailed, Message: "what would run after the restart fails its check: " + err.Error(),
+			Hint: "the node goes on as it is; mend that and try again",
+		}
+	}
+	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By)
+	select {
+	case n.restart.wanted <- struct{}{}:
+	default: // it was ordered before
+	}
+	return nil
+}
+
+// vacate prepares a restart in place: the node hands everything over and takes no
+// more connections. It reports false, and the node goes on, if a group would
+// lose its quorum by the restart.
+func (n *node) vacate(run context.Context, door *door) bool {
+	n.notice(NoticeRestarting)
+	n.enter(ready.Drain)
+	ctx, cancel := context.WithTimeout(run, drainBudget)
+	defer cancel()
+	if err := n.handOver(ctx); err != nil && run.Err() == nil {
+		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
+		n.stay()
+		return false
+	}
+	port, err := door.shutKeeping()
+	if err != nil {
+		n.log.ErrorContext(run, "the port cannot be kept: the process stops", "error", err)
+		return true
+	}
+	n.restart.port = port
+	time.AfterFunc(closeMost, func() { close(n.restart.late) })
+	n.server.Draining()
+	n.awaitQuiet(run)
+	return true
+}
+
+// stay goes on serving after a drain that led nowhere.
+func (n *node) stay() {
+	n.cluster.Stay()
+	n.enter(ready.Serving)
+	n.notice(NoticeReady)
+}
+
+// awaitQuiet waits until nobody is cut short by closing the connections.
+func (n *node) awaitQuiet(run context.Context) {
+	begun := time.Now()
+	t := time.NewTicker(quietLook)
+	defer t.Stop()
+	for !n.server.Quiet(silence) && time.Since(begun) < closeMost-storageLeft {
+		select {
+		case <-t.C:
+		case <-run.Done():
+			return
+		}
+	}
+	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(begun))
+}
+
+// pass returns what the next incarnation gets, once all is closed, or nil if the
+// process simply stops.
+func (n *node) pass() *RestartError {
+	if n.restart.port == nil {
+		return nil
+	}
+	return &RestartError{Port: n.restart.port, Lock: n.lock.f}
+}
+
+// close closes the storage, and lets go of the directory unless the next
+// incarnation gets it. The error may be a *RestartError.
+func (n *node) closeAll() error {
+	next := n.pass()
+	if next == nil {
+		return n.closeStorage()
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- n.db.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w: %w", ErrSetup, err), next.Close())
+		}
+		return next
+	case <-n.restart.late:
+		return errors.Join(ErrSlowClose, next.Close())
+	}
+}
+
+// closeWeb closes the port and the connections that are left.
+func (n *node) closeWeb(ctx context.Context, web *http.Server) {
+	if err := web.Shutdown(ctx); err != nil {
+		n.log.WarnContext(ctx, "requests were still in flight at the end", "error", err)
+	}
+	if err := web.Close(); err != nil {
+		n.log.WarnContext(ctx, "close the port", "error", err)
+	}
+}
