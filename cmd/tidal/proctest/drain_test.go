@@ -1,0 +1,172 @@
+package proctest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidal/node/api"
+)
+
+// TestTwoStops tells two of three nodes to stop in the same instant, each of which
+// is started again as soon as it has ended. A quorum stays: nobody is refused.
+func TestTwoStops(t *testing.T) {
+	c := newCluster(t, clusterOptions{delay: linkDelay})
+	c.startAll(t)
+	tables := c.createTables(t, gracefulTables)
+	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: gracefulWriters, rate: gracefulPace})
+	pause(time.Second)
+	began := time.Now()
+	for _, n := range c.nodes[:2] {
+		if err := n.signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := 0
+	select {
+	case <-c.nodes[0].gone:
+	case <-c.nodes[1].gone:
+		first = 1
+	case <-time.After(30 * time.Second):
+		t.Fatal("neither of the two has stopped in 30 s")
+	}
+	second := 1 - first
+	one := time.Since(began)
+	if !c.nodes[second].running() {
+		t.Error("both were gone at once")
+	}
+	pause(500 * time.Millisecond)
+	if !c.nodes[second].running() {
+		t.Error("the second did not wait for the first to come back")
+	}
+	c.nodes[first].start(t, "")
+	<-c.nodes[second].gone
+	two := time.Since(began)
+	if code := c.nodes[second].cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("%s: exit status %d", c.nodes[second].id, code)
+	}
+	c.nodes[second].start(t, "")
+	for i := range c.nodes {
+		eventually(t, 30*time.Second, func() error { return f.inRotation(i) })
+	}
+	t.Logf("%s ended after %v, %s after %v", c.nodes[first].id, one.Round(time.Millisecond), c.nodes[second].id, two.Round(time.Millisecond))
+	pause(time.Second)
+	lasted := time.Since(f.began)
+	f.stop()
+	g := gracefulResult{report: summarise(f.writes(), lasted)}
+	g.wrong, _ = readBack(c.targets(), append(f.writes(), f.unsent(tables)...), followerLag)
+	demandGraceful(t, g)
+}
+
+// operate starts a command of an operator against one node.
+func (c *cluster) operate(t *testing.T, i int, words ...string) *exec.Cmd {
+	t.Helper()
+	admin := filepath.Join(c.dir, "certs", "clients", "admin")
+	cmd := exec.Command(binary(t), append(words, "--endpoint", c.targets()[i].base, "--ca", filepath.Join(c.dir, "certs", "bundle.crt"),
+		"--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))...)
+	cmd.Env = cleanEnv()
+	cmd.SysProcAttr = dieWithUs()
+	return cmd
+}
+
+// TestDrainEndsWithItsOperator kills the command that holds a drain: the node takes
+// its tables again by itself, and not before the claim is over.
+func TestDrainEndsWithItsOperator(t *testing.T) {
+	const ttl = 3 * time.Second
+	c := newCluster(t, clusterOptions{})
+	c.startAll(t)
+	c.createTables(t, gracefulTables)
+	eventually(t, 20*time.Second, func() error { return c.owns(t, 0, 2) })
+	log, err := os.Create(filepath.Join(c.dir, "drain.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := c.operate(t, 1, "node", "drain", "n1", "--hold", "--ttl", ttl.String())
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, func() error { return c.owns(t, 0, 0) })
+	until := time.Now().Add(2 * ttl)
+	for time.Now().Before(until) {
+		if n := c.owned(t, 0); n > 0 {
+			t.Fatalf("n1 owns %d tables while its drain is held", n)
+		}
+		pause(50 * time.Millisecond)
+	}
+	if out, err := c.operate(t, 2, "node", "restart", "n1").CombinedOutput(); err == nil || !strings.Contains(string(out), "claimed by") {
+		t.Errorf("a restart by somebody else: %v\n%s", err, out)
+	}
+	began := time.Now()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	eventually(t, ttl+20*time.Second, func() error { return c.owns(t, 0, 2) })
+	t.Logf("n1 owns its tables again %v after its operator was killed; the claim was of %v", time.Since(began).Round(time.Millisecond), ttl)
+	eventually(t, 5*time.Second, func() error { return c.health(0) })
+}
+
+// owns is an error unless a node owns so many tables.
+func (c *cluster) owns(t *testing.T, i, want int) error {
+	t.Helper()
+	if n := c.owned(t, i); n != want {
+		return fmt.Errorf("%s owns %d tables, not %d", c.nodes[i].id, n, want)
+	}
+	return nil
+}
+
+// TestHandOverGap drains each node in turn under writers that hardly pause, and
+// prints how long the longest write waited: no longer was any table without an
+// owner. Nobody is refused.
+func TestHandOverGap(t *testing.T) {
+	c := newCluster(t, clusterOptions{delay: linkDelay})
+	c.startAll(t)
+	tables := c.createTables(t, gracefulTables)
+	f := launchLoyal(t, c.targets(), tables, loyalWriters)
+	pause(time.Second)
+	type gap struct{ from, to time.Duration }
+	var gaps []gap
+	for i := range c.nodes {
+		g := gap{from: time.Since(f.began)}
+		if a := c.must(t, i, http.MethodPost, "/v1/node/drain", `{"ttl":"1m","by":"the test"}`, nil); a.status != http.StatusOK {
+			t.Fatalf("drain: %s", a)
+		}
+		eventually(t, 20*time.Second, func() error { return c.owns(t, i, 0) })
+		pause(300 * time.Millisecond)
+		g.to = time.Since(f.began)
+		gaps = append(gaps, g)
+		a := c.must(t, (i+1)%3, http.MethodPost, "/v1/nodes/"+c.nodes[i].id+"/undrain", "", nil)
+		var r api.NodeReport
+		if err := json.Unmarshal(a.body, &r); err != nil || r.Node != c.nodes[i].id || r.Draining || r.Claim != nil {
+			t.Fatalf("undrain: %v: %s", err, a)
+		}
+		eventually(t, 20*time.Second, func() error { return c.owns(t, i, 2) })
+	}
+	lasted := time.Since(f.began)
+	f.stop()
+	r := summarise(f.writes(), lasted)
+	if r.refused > 0 {
+		t.Errorf("%s", r)
+	}
+	for i, g := range gaps {
+		var longest time.Duration
+		for _, w := range f.writes() {
+			if w.at+w.took > g.from && w.at < g.to {
+				longest = max(longest, w.took)
+			}
+		}
+		t.Logf("%s: every table handed over; the longest write meanwhile took %v (median of all: %v)", c.nodes[i].id, longest.Round(time.Millisecond), r.p50.Round(time.Millisecond))
+		if longest > api.Patience {
+			t.Errorf("a write waited %v", longest)
+		}
+	}
+}
