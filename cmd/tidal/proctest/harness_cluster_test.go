@@ -219,13 +219,13 @@ func (c *cluster) health(i int) error {
 	return nil
 }
 
-// createTables makes n tables named t0, t1, ….
+// createTables makes n tables named t0, t1, …, with a replica on every node.
 func (c *cluster) createTables(t *testing.T, n int) []string {
 	t.Helper()
 	var names, owners []string
 	for k := range n {
 		name := fmt.Sprintf("t%d", k)
-		a := c.must(t, k%len(c.nodes), http.MethodPut, "/v1/tables/"+name, `{"replicas":3}`, nil)
+		a := c.must(t, k%len(c.nodes), http.MethodPut, "/v1/tables/"+name, fmt.Sprintf(`{"replicas":%d}`, len(c.nodes)), nil)
 		if a.status/100 != 2 {
 			t.Fatalf("create %s: %s", name, a)
 		}

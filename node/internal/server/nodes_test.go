@@ -56,7 +56,8 @@ func TestNodeOrders(t *testing.T) {
 }
 
 // TestQuiet: a connection with a request is never quiet, one that just came or
-// just spoke is not yet, and one that closed no longer counts.
+// just spoke is not yet, nor is one when the others begin to close; one that
+// closed no longer counts.
 func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
@@ -90,6 +91,7 @@ func TestQuiet(t *testing.T) {
 		<-time.After(time.Second)
 		quiet("silent for a second", true)
 		g.Draining()
+		quiet("it may be reached for just now", false)
 		ask("/health", r)
 		if status, _ := answerOf(t, r); status != http.StatusOK {
 			t.Errorf("status %d", status)

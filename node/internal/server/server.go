@@ -127,7 +127,12 @@ func (s *Server) HTTPServer() *http.Server {
 }
 
 // Draining makes every answer from now on the last one of its connection.
-func (s *Server) Draining() { s.draining.Store(true) }
+func (s *Server) Draining() {
+	s.draining.Store(true)
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	s.conns.last = time.Now()
+}
 
 // Activity returns how many row and table requests are in flight, and when the
 // last of them began or ended (the time of New if there was none). Health,
