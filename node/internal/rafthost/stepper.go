@@ -375,34 +375,10 @@ func (s *Stepper) write(works []work) error {
 	b := s.o.DB.NewBatch()
 	sync := false
 	for _, w := range works {
-		m := w.appendMsg
-		arrives := m != nil && !raft.IsEmptySnap(m.GetSnapshot())
-		if arrives {
-			w.g.cut = 0 // of the log that goes: b comes after the ingest
-		}
-		if err := w.g.writeCut(b, s.o.Defect); err != nil {
+		if err := s.writeGroup(b, w); err != nil {
 			return errors.Join(err, b.Close())
 		}
-		if m == nil {
-			continue
-		}
-		if arrives {
-			if s.o.Defect == AckBeforeIngest {
-				s.step(w.g, w.appendResps[:len(w.appendResps)-1]) // without raft's word to itself
-				s.flush()
-			}
-			if err := s.ingest(w.g, m); err != nil {
-				return errors.Join(err, b.Close())
-			}
-		}
-		if m.Term != nil { // a hard state is there; its term may be 0
-			w.g.log.SetHard(raftlog.HardState{Term: m.GetTerm(), Vote: s.vote(m), Commit: m.GetCommit()})
-		}
-		if err := w.g.log.Append(b, m.GetEntries()); err != nil {
-			return errors.Join(err, b.Close())
-		}
-		w.g.log.WriteHard(b)
-		sync = sync || len(w.appendResps) > 0
+		sync = sync || w.appendMsg != nil && len(w.appendResps) > 0
 	}
 	switch {
 	case b.Empty():
@@ -411,6 +387,36 @@ func (s *Stepper) write(works []work) error {
 		return b.Commit(false)
 	}
 	return s.sync(b)
+}
+
+// writeGroup puts what one group has to write into b. A snapshot that arrived does
+// not go that way: it is ingested at once, before b.
+func (s *Stepper) writeGroup(b *store.Batch, w work) error {
+	m := w.appendMsg
+	arrives := m != nil && !raft.IsEmptySnap(m.GetSnapshot())
+	if arrives {
+		w.g.cut = 0 // of the log that goes: b comes after the ingest
+	}
+	if err := w.g.writeCut(b, s.o.Defect); err != nil || m == nil {
+		return err
+	}
+	if arrives {
+		if s.o.Defect == AckBeforeIngest {
+			s.step(w.g, w.appendResps[:len(w.appendResps)-1]) // without raft's word to itself
+			s.flush()
+		}
+		if err := s.ingest(w.g, m); err != nil {
+			return err
+		}
+	}
+	if m.Term != nil { // a hard state is there; its term may be 0
+		w.g.log.SetHard(raftlog.HardState{Term: m.GetTerm(), Vote: s.vote(m), Commit: m.GetCommit()})
+	}
+	if err := w.g.log.Append(b, m.GetEntries()); err != nil {
+		return err
+	}
+	w.g.log.WriteHard(b)
+	return nil
 }
 
 // sync commits b with the number of the pass in it. Peers remember the highest
