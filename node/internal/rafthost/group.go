@@ -58,7 +58,8 @@ type group struct {
 	readSeq  uint64
 
 	transfer *transfer
-	arrival  *arrival // a snapshot that raft was told of
+	conf     *confChange // on its way; nil: none
+	arrival  *arrival    // a snapshot that raft was told of
 
 	told     uint64 // entry that all replicas have, as far as known
 	tells    int    // how often the followers are still to be told of it
@@ -265,6 +266,7 @@ func (g *group) lost(accepted error) {
 		g.transfer.done(nil)
 		g.transfer = nil
 	}
+	g.lostConf()
 }
 
 // gone ends all that waits on this replica: it is removed, or its host ends.
@@ -320,7 +322,7 @@ func (g *group) observe(soft *raft.SoftState, term uint64) bool {
 func (g *group) progress() Progress {
 	st := g.rn.BasicStatus()
 	last, _ := g.log.LastIndex() // never fails
-	p := Progress{State: g.state, Commit: st.GetCommit(), Applied: g.log.Applied().Index, Last: last}
+	p := Progress{State: g.state, Commit: st.GetCommit(), Applied: g.log.Applied().Index, Last: last, Conf: g.configuration()}
 	if g.state.Leads {
 		g.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 			if id != g.state.Replica {
@@ -349,11 +351,13 @@ func (g *group) apply(b *store.Batch, entries []*pb.Entry, defect Defect, answer
 				return err
 			}
 			a.Conf = conf
+			g.confApplied(e, len(conf.GetVotersOutgoing()) > 0, answers)
 			continue
 		}
 		if err := g.applyNormal(b, e, answers); err != nil {
 			return fmt.Errorf("group %d: apply entry %d: %w", g.id, e.GetIndex(), err)
 		}
+		g.confApplied(e, len(a.Conf.GetVotersOutgoing()) > 0, answers)
 	}
 	g.machine.Flush(b)
 	if defect == CommitNotWithRows {

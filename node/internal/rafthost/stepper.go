@@ -268,6 +268,7 @@ func (s *Stepper) Pass(now time.Duration) error {
 	for _, g := range todo {
 		g.touched = false
 		g.propose(now)
+		g.proposeConf()
 		g.read()
 		works = append(works, s.ready(g))
 	}
@@ -300,6 +301,7 @@ func (s *Stepper) ready(g *group) work {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
 			w.appendMsg, w.appendResps = m, m.GetResponses()
+			g.confAppended(m.GetEntries())
 			if m.Term != nil { // a hard state is there
 				term = m.GetTerm()
 				g.gauge.Commit.Store(m.GetCommit())

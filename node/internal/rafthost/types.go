@@ -98,6 +98,7 @@ type Progress struct {
 	State
 
 	Commit, Applied, Last uint64
+	Conf                  Conf
 	Peers                 []Peer // of a leader: the other replicas
 }
 
