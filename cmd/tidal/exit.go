@@ -127,6 +127,8 @@ func codeOfKind(err error) exitCode {
 	switch code := api.CodeOf(err); {
 	case code == api.CodeUnauthorized || code == api.CodeForbidden:
 		return exitAuth
+	case code == api.CodeConflict:
+		return exitRefused
 	case code == api.CodeNotReady:
 		return exitNotReady
 	case errors.Is(err, client.ErrTLS):

@@ -22,6 +22,7 @@ const (
 	CodeTooLarge         Code = "too-large"
 	CodeIDReused         Code = "id-reused"
 	CodeTooMany          Code = "too-many-requests"
+	CodeConflict         Code = "conflict"
 	CodeNotEnoughNodes   Code = "not-enough-nodes"
 	CodeStaleOwner       Code = "stale-owner"
 	CodeNoOwner          Code = "no-owner"
@@ -70,6 +71,7 @@ func Kinds() []Kind {
 		{CodeTooLarge, http.StatusRequestEntityTooLarge, OutcomeDone, false},
 		{CodeIDReused, http.StatusUnprocessableEntity, OutcomeDone, false},
 		{CodeTooMany, http.StatusTooManyRequests, OutcomeNone, false},
+		{CodeConflict, http.StatusConflict, OutcomeDone, false},
 		{CodeNotEnoughNodes, http.StatusConflict, OutcomeDone, false},
 		{CodeStaleOwner, http.StatusConflict, OutcomeNone, true},
 		{CodeNoOwner, http.StatusServiceUnavailable, OutcomeNone, true},

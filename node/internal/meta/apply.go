@@ -58,6 +58,14 @@ func (d *draft) do(c *wire.MetaCommand) wire.MetaAnswer {
 		return d.create(c)
 	case wire.MetaDropTable:
 		return d.drop(c.Table)
+	case wire.MetaAdmitNode:
+		return d.admit(c)
+	case wire.MetaReplaceDisk:
+		return d.replace(c.Node)
+	case wire.MetaMoveReplica:
+		return d.move(c)
+	case wire.MetaSettleTable:
+		return d.settle(c)
 	}
 	return refuse("command %s is not known", c.Kind) // the decoder lets none through
 }
@@ -73,6 +81,8 @@ func (d *draft) grant(l wire.Lease) wire.MetaAnswer {
 	switch {
 	case !known:
 		return refuse("node %s is not a member of this cluster", inc.Node)
+	case m.Disk.IsZero():
+		return refuse("the disk of node %s is being replaced: it must come back with an empty one, not with %s", inc.Node, l.Disk)
 	case m.Disk != l.Disk:
 		return refuse("node %s is known here with disk %s, not %s: its data was replaced", inc.Node, m.Disk, l.Disk)
 	case inc.Start < m.Last.Start:
@@ -132,12 +142,12 @@ func (d *draft) withdraw(inc api.Incarnation) wire.MetaAnswer {
 
 func (d *draft) create(c *wire.MetaCommand) wire.MetaAnswer {
 	if t, exists := d.TableNamed(c.Name); exists {
-		if c.Wanted == 0 || c.Wanted == t.Wanted || c.Wanted == len(t.Replicas) {
+		if c.Wanted == 0 || c.Wanted == t.Wanted || c.Wanted == t.Stays() {
 			return wire.MetaAnswer{Table: t.ID}
 		}
 		return wire.MetaAnswer{
 			Code:    api.CodeTableExists,
-			Message: fmt.Sprintf("table %s exists with %d replicas, not %d", c.Name, len(t.Replicas), c.Wanted),
+			Message: fmt.Sprintf("table %s exists with %d replicas, not %d", c.Name, t.Stays(), c.Wanted),
 		}
 	}
 	if err := api.CheckTable(c.Name); err != nil {
@@ -154,7 +164,9 @@ func (d *draft) create(c *wire.MetaCommand) wire.MetaAnswer {
 		if slices.Contains(c.Nodes[:i], node) {
 			return refuse("table %s: node %s is named twice", c.Name, node)
 		}
-		t.Replicas = append(t.Replicas, wire.Replica{Node: node, ID: d.NextReplica + uint64(i), Voter: true})
+		id := d.NextReplica + uint64(i)
+		t.First = append(t.First, id)
+		t.Replicas = append(t.Replicas, wire.Replica{Node: node, ID: id, Voter: true})
 	}
 	d.NextTable++
 	d.NextReplica += uint64(len(t.Replicas))

@@ -18,6 +18,7 @@ const (
 	prefixLease    = "lease/"
 	prefixMember   = "member/"
 	prefixTable    = "table/"
+	prefixDead     = "dead/"
 )
 
 // counterVersion is the first byte of a counter's record.
@@ -69,6 +70,8 @@ func (v *View) load(key string, value []byte) error {
 		var t wire.Table
 		t, err = wire.DecodeTable(value)
 		v.putTable(&t)
+	case strings.HasPrefix(key, prefixDead):
+		err = v.loadDead(strings.TrimPrefix(key, prefixDead), value)
 	default:
 		err = fmt.Errorf("of a kind %w", wire.ErrNewer)
 	}

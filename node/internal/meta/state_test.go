@@ -105,6 +105,10 @@ func (g *group) form(nodes ...string) {
 //	drain|undrain|expire|withdraw INCARNATION
 //	create NAME [wanted=N] NODE...
 //	drop ID
+//	admit NODE DISK [known]
+//	replace NODE
+//	move ID FROM TO
+//	settle ID INDEX VOTER... [learner=N]
 func TestState(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
@@ -142,6 +146,7 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		"grant": wire.MetaGrantLease, "drain": wire.MetaDrainLease, "undrain": wire.MetaDrainLease,
 		"expire": wire.MetaExpireLease, "withdraw": wire.MetaWithdrawLease,
 		"create": wire.MetaCreateTable, "drop": wire.MetaDropTable,
+		"admit": wire.MetaAdmitNode, "replace": wire.MetaReplaceDisk, "move": wire.MetaMoveReplica, "settle": wire.MetaSettleTable,
 	}[words[0]]}
 	switch words[0] {
 	case "create":
@@ -154,12 +159,28 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 			}
 		}
 		return c
-	case "drop":
-		n, err := strconv.ParseUint(words[1], 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	case "admit":
+		c.Joiner = wire.Founder{Node: words[1], Disk: disk(words[2]), Address: "https://" + words[1], Zone: "z-" + words[1]}
+		c.Known = len(words) > 3
+		return c
+	case "replace":
+		c.Node = words[1]
+		return c
+	case "drop", "move", "settle":
+		c.Table = api.TableID(number(t, words[1]))
+		switch words[0] {
+		case "move":
+			c.From, c.To = words[2], words[3]
+		case "settle":
+			c.Index = number(t, words[2])
+			for _, w := range words[3:] {
+				if n, ok := strings.CutPrefix(w, "learner="); ok {
+					c.Learners = append(c.Learners, number(t, n))
+				} else {
+					c.Voters = append(c.Voters, number(t, w))
+				}
+			}
 		}
-		c.Table = api.TableID(n)
 		return c
 	}
 	inc, err := api.ParseIncarnation(words[1])
@@ -188,6 +209,15 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 	return c
 }
 
+func number(t *testing.T, word string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(word, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func say(r meta.Result) string {
 	a := r.Answer
 	var b strings.Builder
@@ -201,6 +231,9 @@ func say(r meta.Result) string {
 	}
 	if a.Table != 0 {
 		fmt.Fprintf(&b, ", table %d", a.Table)
+	}
+	if a.Replica != 0 {
+		fmt.Fprintf(&b, ", replica %d", a.Replica)
 	}
 	for _, c := range r.Changes {
 		if c.Value == nil {
@@ -217,6 +250,12 @@ func show(v *meta.View) string {
 	fmt.Fprintf(&b, "index %d cluster %s next table %d next replica %d\n", v.Index, v.Formation.Cluster, v.NextTable, v.NextReplica)
 	for _, m := range v.Members {
 		fmt.Fprintf(&b, "member %s %s zone %s replica %d voter %t", m.Node, m.Address, m.Zone, m.Replica, m.Voter)
+		if m.Rising {
+			b.WriteString(" rising")
+		}
+		if m.Disk.IsZero() {
+			b.WriteString(" without disk")
+		}
 		if !m.Last.IsZero() {
 			fmt.Fprintf(&b, " last %s left %t", m.Last, m.Left)
 		}
@@ -229,17 +268,31 @@ func show(v *meta.View) string {
 		fmt.Fprintf(&b, "table %d %s wanted %d:", t.ID, t.Name, t.Wanted)
 		for _, r := range t.Replicas {
 			fmt.Fprintf(&b, " %s=%d", r.Node, r.ID)
+			if !r.Voter {
+				b.WriteString(" (comes)")
+			}
+			if r.Leaving {
+				b.WriteString(" (goes)")
+			}
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-func randomCommand(rnd *rand.Rand) wire.MetaCommand {
+func viewed(v *meta.View, node string) (wire.Member, bool) {
+	if v == nil {
+		return wire.Member{}, false
+	}
+	return v.Member(node)
+}
+
+// randomCommand returns one that makes some sense in a state.
+func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 	nodes := []string{"a", "b", "c", "x"}
 	inc := api.Incarnation{Node: nodes[rnd.IntN(4)], Start: rnd.Uint64N(6) + 1, Suffix: uint32(rnd.IntN(4) / 3)}
 	c := wire.MetaCommand{
-		Kind:        wire.MetaKind(rnd.IntN(6) + 1),
+		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaSettleTable)) + 1),
 		ID:          api.RequestID{byte(rnd.IntN(255)) + 1},
 		Incarnation: inc,
 		Draining:    rnd.IntN(2) == 0,
@@ -249,11 +302,42 @@ func randomCommand(rnd *rand.Rand) wire.MetaCommand {
 		Name:   "t" + strconv.Itoa(rnd.IntN(5)),
 		Wanted: rnd.IntN(4),
 		Table:  api.TableID(rnd.Uint64N(20)),
+		Joiner: wire.Founder{Node: nodes[rnd.IntN(4)], Disk: disk(strconv.Itoa(rnd.IntN(60))), Address: "https://n"},
+		Known:  rnd.IntN(4) == 0,
+		Node:   nodes[rnd.IntN(4)],
+		From:   nodes[rnd.IntN(4)],
+		To:     nodes[rnd.IntN(4)],
+		Index:  rnd.Uint64N(1000),
+	}
+	for id := range uint64(200) {
+		if rnd.IntN(2) == 0 {
+			c.Voters = append(c.Voters, id)
+		}
+	}
+	if v != nil && len(v.Tables) > 0 && rnd.IntN(2) == 0 {
+		c.Table = v.Tables[rnd.IntN(len(v.Tables))].ID // nearly all ids are of tables that are gone
+	}
+	if m, ok := viewed(v, inc.Node); ok {
+		c.Lease.Disk = m.Disk
 	}
 	for range rnd.IntN(4) {
 		c.Nodes = append(c.Nodes, nodes[rnd.IntN(3)])
 	}
 	return c
+}
+
+// replicas returns what each replica id stands for: the group, node and disk.
+func replicas(v *meta.View) map[uint64]string {
+	out := map[uint64]string{}
+	for _, m := range v.Members {
+		out[m.Replica] = m.Node
+	}
+	for _, table := range v.Tables {
+		for _, r := range table.Replicas {
+			out[r.ID] = table.ID.String() + r.Node
+		}
+	}
+	return out
 }
 
 // What is loaded from the records is what was in memory, after every entry; each
@@ -265,8 +349,8 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 		g := newGroup(t)
 		g.form("a", "b", "c")
 		taken := map[uint64]string{1: "a", 2: "b", 3: "c"}
-		for range 300 {
-			c := randomCommand(rnd)
+		for range 500 {
+			c := randomCommand(rnd, g.s.View())
 			r := g.apply(c)
 			if r.ID != c.ID {
 				t.Fatalf("seed %d: the answer to %s is for %s", seed, c.ID, r.ID)
@@ -277,14 +361,11 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			if r.Answer.Changed {
 				done[c.Kind]++
 			}
-			for _, table := range g.s.View().Tables {
-				for _, replica := range table.Replicas {
-					who := table.ID.String() + replica.Node
-					if taken[replica.ID] != "" && taken[replica.ID] != who {
-						t.Fatalf("seed %d: replica %d is %s and %s", seed, replica.ID, who, taken[replica.ID])
-					}
-					taken[replica.ID] = who
+			for replica, who := range replicas(g.s.View()) {
+				if taken[replica] != "" && taken[replica] != who {
+					t.Fatalf("seed %d: replica %d is %s and %s", seed, replica, who, taken[replica])
 				}
+				taken[replica] = who
 			}
 			view := g.s.View()
 			if again := g.apply(c); again.Answer.Changed || again.Answer.Table != r.Answer.Table {
@@ -309,7 +390,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	for kind := wire.MetaGrantLease; kind <= wire.MetaDropTable; kind++ {
+	for kind := wire.MetaGrantLease; kind <= wire.MetaSettleTable; kind++ {
 		if done[kind] < 5 {
 			t.Errorf("%s changed something only %d times", kind, done[kind])
 		}
@@ -327,7 +408,7 @@ func TestViewsNeverChange(t *testing.T) {
 	var olds []old
 	for range 200 {
 		olds = append(olds, old{g.s.View(), show(g.s.View())})
-		g.apply(randomCommand(rnd))
+		g.apply(randomCommand(rnd, g.s.View()))
 	}
 	for _, o := range olds {
 		if now := show(o.view); now != o.shown {
@@ -397,7 +478,7 @@ func TestStopsAtWhatItCannotRead(t *testing.T) {
 	if _, err := g.s.Apply(41, []byte{200, 1}); !errors.Is(err, wire.ErrNewer) || !strings.Contains(err.Error(), "meta entry 41") {
 		t.Errorf("a later kind: %v", err)
 	}
-	for _, key := range []string{"formation", "next/table", "next/replica", "member/a", "lease/a", "table/0000000000000002", "roll/1"} {
+	for _, key := range []string{"formation", "next/table", "next/replica", "member/a", "lease/a", "table/0000000000000002", "dead/00", "roll/1"} {
 		g.records = map[string][]byte{key: {9}}
 		if _, err := meta.Load(g.all()); !errors.Is(err, wire.ErrNewer) || !strings.Contains(err.Error(), key) {
 			t.Errorf("record %s of version 9: %v", key, err)

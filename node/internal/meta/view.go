@@ -2,6 +2,7 @@ package meta
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"tidal/node/api"
@@ -20,6 +21,7 @@ type View struct {
 	NextReplica uint64         // id of the next replica of any group
 
 	names []*wire.Table // in the order of their names
+	dead  []deadDisk    // in the order of their ids, as text
 }
 
 // Member returns the member with that node id.
@@ -72,6 +74,38 @@ func (v *View) dropTable(t *wire.Table) Change {
 	v.Tables = drop(v.Tables, t.ID, tableID)
 	v.names = drop(v.names, t.Name, tableName)
 	return Change{Key: []byte(prefixTable + t.ID.String())}
+}
+
+// deadDisk is a disk that was replaced.
+type deadDisk struct {
+	id   string // in hex
+	node string // whose it was
+}
+
+// deadVersion is the first byte of the record of a dead disk.
+const deadVersion = 1
+
+func deadID(d deadDisk) string { return d.id }
+
+// Dead reports whether a disk was replaced: it never comes back.
+func (v *View) Dead(disk api.DiskID) bool {
+	_, found := find(v.dead, disk.String(), deadID)
+	return found
+}
+
+func (v *View) putDead(disk api.DiskID, node string) Change {
+	v.dead = put(v.dead, deadDisk{disk.String(), node}, deadID)
+	return Change{Key: []byte(prefixDead + disk.String()), Value: wire.AppendString([]byte{deadVersion}, node)}
+}
+
+func (v *View) loadDead(id string, value []byte) error {
+	r := wire.NewReader(value)
+	if version := r.Byte("version"); r.Err() == nil && version != deadVersion {
+		return fmt.Errorf("version %d: %w", version, wire.ErrNewer)
+	}
+	node := r.String("node", api.MaxNode)
+	v.dead = put(v.dead, deadDisk{id, node}, deadID)
+	return r.Done()
 }
 
 // The lists are in the order of a key. A change makes a new one, since views

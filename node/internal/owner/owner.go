@@ -46,14 +46,31 @@ type Tables struct {
 
 // replica is one table's replica on this node.
 type replica struct {
-	info  wire.Table
+	info  wire.Table // as it was when the replica was opened: its name and id
 	id    uint64
 	table atomic.Pointer[table.Machine]
-	nodes map[uint64]string // of each replica
+	shape atomic.Pointer[shape]
 	gauge rafthost.Gauge
 	state atomic.Pointer[rafthost.State]
 	held  atomic.Bool // by Hold
 }
+
+// shape is where the replicas of a table are. It never changes.
+type shape struct {
+	of    *wire.Table
+	nodes map[uint64]string // of each replica
+}
+
+func newShape(info *wire.Table) *shape {
+	s := &shape{of: info, nodes: map[uint64]string{}}
+	for _, x := range info.Replicas {
+		s.nodes[x.ID] = x.Node
+	}
+	return s
+}
+
+// node returns the node of a replica, "" if it is none of the table's.
+func (r *replica) node(id uint64) string { return r.shape.Load().nodes[id] }
 
 // New returns no tables.
 func New(o Options) *Tables {
@@ -80,18 +97,14 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 	if err != nil {
 		return err
 	}
-	r := &replica{info: *info, id: own.ID, nodes: map[uint64]string{}}
+	r := &replica{info: *info, id: own.ID}
 	r.table.Store(m)
+	r.shape.Store(newShape(info))
 	r.state.Store(&rafthost.State{Replica: own.ID})
 	g := rafthost.GroupOptions{
-		Group: uint64(info.ID), Replica: own.ID, Nodes: r.nodes, Machine: machine{m}, Gauge: &r.gauge,
+		Group: uint64(info.ID), Replica: own.ID, Nodes: r.shape.Load().nodes, Voters: info.First,
+		Machine: machine{m}, Gauge: &r.gauge,
 		Reopen: func() (rafthost.Machine, error) { return t.reopen(r) },
-	}
-	for _, x := range info.Replicas {
-		r.nodes[x.ID] = x.Node
-		if x.Voter {
-			g.Voters = append(g.Voters, x.ID)
-		}
 	}
 	t.mu.Lock()
 	t.mu.open[info.ID] = r
@@ -111,6 +124,21 @@ func (t *Tables) reopen(r *replica) (rafthost.Machine, error) {
 	}
 	r.table.Store(m)
 	return machine{m}, nil
+}
+
+// Update takes over where the replicas of an open table are now. Errors: those of
+// rafthost.Host.SetNodes.
+func (t *Tables) Update(info *wire.Table) error {
+	r := t.find(info.ID)
+	if r == nil || r.shape.Load().of == info {
+		return nil
+	}
+	s := newShape(info)
+	if err := t.o.Host.SetNodes(uint64(info.ID), s.nodes); err != nil {
+		return err
+	}
+	r.shape.Store(s)
+	return nil
 }
 
 // Drop removes this node's replica of a table for ever.
@@ -158,7 +186,7 @@ type Local struct {
 func (r *replica) local() Local {
 	s := *r.state.Load()
 	return Local{
-		Name: r.info.Name, ID: r.info.ID, State: s, Leader: r.nodes[s.Lead],
+		Name: r.info.Name, ID: r.info.ID, State: s, Leader: r.node(s.Lead),
 		Applied: r.gauge.Applied.Load(), Commit: r.gauge.Commit.Load(),
 	}
 }
@@ -213,7 +241,7 @@ func (t *Tables) Execute(ctx context.Context, id api.TableID, req *api.Request) 
 
 func (r *replica) stale(node string, s *rafthost.State) *api.Error {
 	return &api.Error{
-		Code: api.CodeStaleOwner, Owner: r.nodes[s.Lead],
+		Code: api.CodeStaleOwner, Owner: r.node(s.Lead),
 		Message: "node " + node + " does not own table " + r.info.Name,
 	}
 }

@@ -128,7 +128,7 @@ func (c *trio) await(what string, f func() bool) {
 const table = api.TableID(2)
 
 func info(id api.TableID) *wire.Table {
-	return &wire.Table{ID: id, Name: "orders", Replicas: []wire.Replica{
+	return &wire.Table{ID: id, Name: "orders", First: []uint64{11, 12, 13}, Replicas: []wire.Replica{
 		{Node: "a", ID: 11, Voter: true}, {Node: "b", ID: 12, Voter: true}, {Node: "c", ID: 13, Voter: true},
 	}}
 }
@@ -234,7 +234,7 @@ func TestNotTheOwner(t *testing.T) {
 		_, err = a.tables.Execute(t.Context(), 99, request(op, "k", "v"))
 		c.code("a table that is not here", err, api.CodeStaleOwner)
 	}
-	if err := a.tables.Open(t.Context(), &wire.Table{ID: 9, Name: "elsewhere", Replicas: []wire.Replica{{Node: "z", ID: 1, Voter: true}}}); err == nil ||
+	if err := a.tables.Open(t.Context(), &wire.Table{ID: 9, Name: "elsewhere", First: []uint64{1}, Replicas: []wire.Replica{{Node: "z", ID: 1, Voter: true}}}); err == nil ||
 		!strings.Contains(err.Error(), "table elsewhere: no replica belongs on a") {
 		t.Errorf("a table of other nodes was opened: %v", err)
 	}
@@ -427,7 +427,7 @@ func TestDrop(t *testing.T) {
 	a := c.open("a")
 	_, err := a.tables.Execute(t.Context(), table, request(api.OpPut, "k", "v"))
 	c.check(err)
-	c.check(a.tables.Open(t.Context(), &wire.Table{ID: 7, Name: "late", Replicas: []wire.Replica{{Node: "a", ID: 90, Voter: true}}}))
+	c.check(a.tables.Open(t.Context(), &wire.Table{ID: 7, Name: "late", First: []uint64{90}, Replicas: []wire.Replica{{Node: "a", ID: 90, Voter: true}}}))
 	if all := a.tables.All(); len(all) != 2 || all[0].ID != table || all[1].ID != 7 {
 		t.Errorf("%+v", all)
 	}

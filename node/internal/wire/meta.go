@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"tidal/node/api"
@@ -58,10 +59,7 @@ func AppendFormation(dst []byte, f *Formation) []byte {
 	dst = AppendString(dst, f.Cluster)
 	dst = AppendUvarint(dst, uint64(len(f.Members)))
 	for _, m := range f.Members {
-		dst = AppendString(dst, m.Node)
-		dst = append(dst, m.Disk[:]...)
-		dst = AppendString(dst, m.Address)
-		dst = AppendString(dst, m.Zone)
+		dst = appendFounder(dst, &m)
 	}
 	return dst
 }
@@ -77,10 +75,7 @@ func DecodeFormation(b []byte) (Formation, error) {
 	f.Members = make([]Founder, r.Count("members", 19))
 	for i := range f.Members {
 		m := &f.Members[i]
-		m.Node = r.String("member node", api.MaxNode)
-		m.Disk = r.Array16("member disk")
-		m.Address = r.String("member address", maxAddress)
-		m.Zone = r.String("member zone", maxZone)
+		*m = readFounder(r)
 		if i > 0 && m.Node <= f.Members[i-1].Node {
 			r.Fail("member node", "not in order")
 		}
@@ -141,26 +136,45 @@ func readLease(r *Reader) Lease {
 // Member is a node of the cluster, alive or not.
 type Member struct {
 	Node    string
-	Disk    api.DiskID
-	Address string // of its last lease, or of the member list before the first
+	Disk    api.DiskID // zero while an empty disk is waited for in place of the one that is gone
+	Address string     // of its last lease, or of the member list before the first
 	Zone    string
 	Replica uint64          // raft id in the meta group
 	Voter   bool            // of the meta group
+	Rising  bool            // it is to become a voter in place of a replica that is gone
 	Last    api.Incarnation // newest that was ever granted a lease; zero: none
 	Left    bool            // Last withdrew its lease and gets no other
 }
 
 // AppendMember appends the stored form of m.
 func AppendMember(dst []byte, m *Member) []byte {
-	dst = append(dst, recordVersion)
+	return appendMember(append(dst, recordVersion), m)
+}
+
+func appendMember(dst []byte, m *Member) []byte {
 	dst = AppendString(dst, m.Node)
 	dst = append(dst, m.Disk[:]...)
 	dst = AppendString(dst, m.Address)
 	dst = AppendString(dst, m.Zone)
 	dst = AppendUvarint(dst, m.Replica)
 	dst = AppendBool(dst, m.Voter)
+	dst = AppendBool(dst, m.Rising)
 	dst = AppendIncarnation(dst, m.Last)
 	return AppendBool(dst, m.Left)
+}
+
+func readMember(r *Reader) Member {
+	return Member{
+		Node:    r.String("node", api.MaxNode),
+		Disk:    r.Array16("disk"),
+		Address: r.String("address", maxAddress),
+		Zone:    r.String("zone", maxZone),
+		Replica: r.Uvarint("replica"),
+		Voter:   r.Bool("voter"),
+		Rising:  r.Bool("rising"),
+		Last:    r.Incarnation("incarnation"),
+		Left:    r.Bool("left"),
+	}
 }
 
 // DecodeMember reads the form of AppendMember.
@@ -169,16 +183,7 @@ func DecodeMember(b []byte) (Member, error) {
 	if err := checkVersion(r); err != nil {
 		return Member{}, fmt.Errorf("member: %w", err)
 	}
-	m := Member{
-		Node:    r.String("node", api.MaxNode),
-		Disk:    r.Array16("disk"),
-		Address: r.String("address", maxAddress),
-		Zone:    r.String("zone", maxZone),
-		Replica: r.Uvarint("replica"),
-		Voter:   r.Bool("voter"),
-		Last:    r.Incarnation("incarnation"),
-		Left:    r.Bool("left"),
-	}
+	m := readMember(r)
 	if err := r.Done(); err != nil {
 		return Member{}, fmt.Errorf("member: %w", err)
 	}
@@ -190,24 +195,44 @@ type Table struct {
 	ID       api.TableID
 	Name     string
 	Wanted   int       // replicas asked for; 0: the default, whatever the cluster's size makes of it
+	First    []uint64  // raft ids of the first configuration, under which the log begins
+	Settled  uint64    // position of the group's log up to which Replicas tell of its configuration
 	Replicas []Replica // in the order of their ids
 }
 
 // Replica is one copy of a table. Its id is never used for another.
 type Replica struct {
-	Node  string
-	ID    uint64 // raft id
-	Voter bool
+	Node    string
+	ID      uint64 // raft id
+	Voter   bool   // it counts; else it is a learner, or will be one, and is to become a voter
+	Leaving bool   // it goes once the table can do without it
 }
 
-// Replica returns the replica that node holds.
+// Replica returns the replica that node holds: of two the newer, since the older
+// one is gone with its disk.
 func (t *Table) Replica(node string) (Replica, bool) {
-	for _, r := range t.Replicas {
+	for _, r := range slices.Backward(t.Replicas) {
 		if r.Node == node {
 			return r, true
 		}
 	}
 	return Replica{}, false
+}
+
+// Stays returns how many replicas the table has when those that leave are gone.
+func (t *Table) Stays() int {
+	n := 0
+	for _, r := range t.Replicas {
+		if !r.Leaving {
+			n++
+		}
+	}
+	return n
+}
+
+// Moving reports whether replicas are on their way in or out.
+func (t *Table) Moving() bool {
+	return slices.ContainsFunc(t.Replicas, func(r Replica) bool { return r.Leaving || !r.Voter })
 }
 
 // AppendTable appends the stored form of t.
@@ -216,11 +241,14 @@ func AppendTable(dst []byte, t *Table) []byte {
 	dst = AppendUvarint(dst, uint64(t.ID))
 	dst = AppendString(dst, t.Name)
 	dst = AppendUvarint(dst, uint64(t.Wanted))
+	dst = appendIDs(dst, t.First)
+	dst = AppendUvarint(dst, t.Settled)
 	dst = AppendUvarint(dst, uint64(len(t.Replicas)))
 	for _, r := range t.Replicas {
 		dst = AppendString(dst, r.Node)
 		dst = AppendUvarint(dst, r.ID)
 		dst = AppendBool(dst, r.Voter)
+		dst = AppendBool(dst, r.Leaving)
 	}
 	return dst
 }
@@ -232,12 +260,15 @@ func DecodeTable(b []byte) (Table, error) {
 		return Table{}, fmt.Errorf("table: %w", err)
 	}
 	t := Table{ID: api.TableID(r.Uvarint("id")), Name: r.String("name", api.MaxTable), Wanted: readWanted(r)}
-	t.Replicas = make([]Replica, r.Count("replicas", 3))
+	t.First = r.ids("first replica")
+	t.Settled = r.Uvarint("settled position")
+	t.Replicas = make([]Replica, r.Count("replicas", 4))
 	for i := range t.Replicas {
 		t.Replicas[i] = Replica{
-			Node:  r.String("replica node", api.MaxNode),
-			ID:    r.Uvarint("replica id"),
-			Voter: r.Bool("replica voter"),
+			Node:    r.String("replica node", api.MaxNode),
+			ID:      r.Uvarint("replica id"),
+			Voter:   r.Bool("replica voter"),
+			Leaving: r.Bool("replica leaving"),
 		}
 	}
 	if err := r.Done(); err != nil {
@@ -257,6 +288,10 @@ const (
 	MetaWithdrawLease
 	MetaCreateTable
 	MetaDropTable
+	MetaAdmitNode
+	MetaReplaceDisk
+	MetaMoveReplica
+	MetaSettleTable
 )
 
 // String returns the kind's name, as in logs.
@@ -274,6 +309,14 @@ func (k MetaKind) String() string {
 		return "create-table"
 	case MetaDropTable:
 		return "drop-table"
+	case MetaAdmitNode:
+		return "admit-node"
+	case MetaReplaceDisk:
+		return "replace-disk"
+	case MetaMoveReplica:
+		return "move-replica"
+	case MetaSettleTable:
+		return "settle-table"
 	}
 	return "kind" + strconv.Itoa(int(k))
 }
@@ -290,7 +333,15 @@ type MetaCommand struct {
 	Name        string          // create, drop: of the table
 	Wanted      int             // create: replicas asked for; 0: the default
 	Nodes       []string        // create: who holds the replicas
-	Table       api.TableID     // drop
+	Table       api.TableID     // drop, move, settle; settle may name the meta group
+
+	Joiner   Founder  // admit: who comes, with which disk
+	Known    bool     // admit: only a node whose id is a member's
+	Node     string   // replace: whose disk is gone
+	From, To string   // move: nodes
+	Index    uint64   // settle: position of the group's log
+	Voters   []uint64 // settle: the configuration applied there
+	Learners []uint64 // settle, likewise
 }
 
 // AppendMetaCommand appends the stored form of c: the fields of its kind alone.
@@ -314,6 +365,8 @@ func AppendMetaCommand(dst []byte, c *MetaCommand) []byte {
 	case MetaDropTable:
 		dst = AppendString(dst, c.Name)
 		dst = AppendUvarint(dst, uint64(c.Table))
+	case MetaAdmitNode, MetaReplaceDisk, MetaMoveReplica, MetaSettleTable:
+		dst = appendReshape(dst, c)
 	}
 	return dst
 }
@@ -345,6 +398,8 @@ func DecodeMetaCommand(b []byte) (MetaCommand, error) {
 	case MetaDropTable:
 		c.Name = r.String("name", api.MaxTable)
 		c.Table = api.TableID(r.Uvarint("table"))
+	case MetaAdmitNode, MetaReplaceDisk, MetaMoveReplica, MetaSettleTable:
+		readReshape(r, &c)
 	default:
 		return MetaCommand{}, fmt.Errorf("meta command: kind %d: %w", c.Kind, ErrNewer)
 	}
@@ -360,6 +415,7 @@ type MetaAnswer struct {
 	Message string   // of a refusal, public
 	Changed bool     // this command made it so; false: it was so before
 	Table   api.TableID
+	Replica uint64 // admit: raft id in the meta group
 }
 
 // Err returns the refusal as an *api.Error, or nil.
@@ -376,7 +432,8 @@ func AppendMetaAnswer(dst []byte, a *MetaAnswer) []byte {
 	dst = AppendString(dst, string(a.Code))
 	dst = AppendString(dst, a.Message)
 	dst = AppendBool(dst, a.Changed)
-	return AppendUvarint(dst, uint64(a.Table))
+	dst = AppendUvarint(dst, uint64(a.Table))
+	return AppendUvarint(dst, a.Replica)
 }
 
 // DecodeMetaAnswer reads the form of AppendMetaAnswer.
@@ -390,6 +447,7 @@ func DecodeMetaAnswer(b []byte) (MetaAnswer, error) {
 		Message: r.String("message", maxText),
 		Changed: r.Bool("changed"),
 		Table:   api.TableID(r.Uvarint("table")),
+		Replica: r.Uvarint("replica"),
 	}
 	if err := r.Done(); err != nil {
 		return MetaAnswer{}, fmt.Errorf("meta answer: %w", err)

@@ -43,11 +43,12 @@ func metaCodecs() []codec {
 		}),
 		codecOf("lease", wire.AppendLease, wire.DecodeLease, lease, wire.Lease{}),
 		codecOf("member", wire.AppendMember, wire.DecodeMember,
-			wire.Member{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Last: inc, Left: true},
+			wire.Member{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Rising: true, Last: inc, Left: true},
 			wire.Member{Node: "b"}),
 		codecOf("table", wire.AppendTable, wire.DecodeTable, wire.Table{
 			ID: 1 << 50, Name: "t", Wanted: 3,
-			Replicas: []wire.Replica{{Node: "a", ID: 4, Voter: true}, {Node: "b", ID: 1 << 60}},
+			First: []uint64{4, 5}, Settled: 77,
+			Replicas: []wire.Replica{{Node: "a", ID: 4, Voter: true, Leaving: true}, {Node: "b", ID: 1 << 60}},
 		}),
 		codecOf("command", wire.AppendMetaCommand, wire.DecodeMetaCommand,
 			wire.MetaCommand{Kind: wire.MetaGrantLease, ID: api.RequestID{1}, Lease: lease},
@@ -55,10 +56,25 @@ func metaCodecs() []codec {
 			wire.MetaCommand{Kind: wire.MetaExpireLease, ID: api.RequestID{3}, Incarnation: inc},
 			wire.MetaCommand{Kind: wire.MetaWithdrawLease, Incarnation: inc},
 			wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Wanted: 2, Nodes: []string{"b", "a"}},
-			wire.MetaCommand{Kind: wire.MetaDropTable, Name: "t", Table: 9}),
+			wire.MetaCommand{Kind: wire.MetaDropTable, Name: "t", Table: 9},
+			wire.MetaCommand{
+				Kind: wire.MetaAdmitNode, Known: true,
+				Joiner: wire.Founder{Node: "d", Disk: api.DiskID{4}, Address: "https://d:8433", Zone: "z4"},
+			},
+			wire.MetaCommand{Kind: wire.MetaReplaceDisk, Node: "b"},
+			wire.MetaCommand{Kind: wire.MetaMoveReplica, Table: 9, From: "a", To: "d"},
+			wire.MetaCommand{Kind: wire.MetaSettleTable, Table: 9, Index: 300, Voters: []uint64{4, 9}, Learners: []uint64{10}}),
 		codecOf("answer", wire.AppendMetaAnswer, wire.DecodeMetaAnswer,
-			wire.MetaAnswer{Changed: true, Table: 5},
+			wire.MetaAnswer{Changed: true, Table: 5, Replica: 12},
 			wire.MetaAnswer{Code: api.CodeTableExists, Message: "so"}),
+		codecOf("join request", wire.AppendJoinRequest, wire.DecodeJoinRequest,
+			wire.JoinRequest{Address: "https://d:8433", Zone: "z4", Known: true}),
+		codecOf("admission", wire.AppendAdmission, wire.DecodeAdmission, wire.Admission{Replica: 12, Formation: wire.Formation{
+			ClusterID: api.ClusterID{7}, Cluster: "prod", Members: []wire.Founder{{Node: "a", Disk: api.DiskID{1}, Address: "https://a:8433"}},
+		}}),
+		codecOf("roster", wire.AppendRoster, wire.DecodeRoster, wire.Roster{Next: 17, Term: 3, Index: 99, Members: []wire.Member{
+			{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Rising: true, Last: inc, Left: true},
+		}}),
 	}
 }
 

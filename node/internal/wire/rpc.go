@@ -22,9 +22,10 @@ const (
 	MethodAwait                        // answer when you can route to a table
 	MethodStatus                       // the state of this node
 	MethodWithdraw                     // end the caller's lease, if a quorum stays
-
-	MethodReleased Method = 20 // answer when you route no table to the caller
-	MethodNode     Method = 21 // an operator's order
+	MethodJoin                         // an empty disk asks to be admitted
+	MethodRoster                       // who are the members now
+	MethodReleased                     // answer when you route no table to the caller
+	MethodNode                         // an operator's order
 )
 
 // Call is one call's frame.
