@@ -49,7 +49,7 @@ func (n *node) build() error {
 	}
 	n.net = peer.New(p)
 	n.cluster = cluster.New(cluster.Options{
-		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Advertise: c.Node.Advertise,
+		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Join: c.Cluster.Join, Advertise: c.Node.Advertise,
 		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
 		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
 		Receiving:       n.receiver.Progress,
@@ -61,7 +61,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.meters.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, TableID: n.cluster.TableID,
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, TableID: n.cluster.TableID,
 		Identify: n.principal, NewID: newRequest, Observe: n.meters.answer,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})

@@ -40,14 +40,7 @@ func newTrio(t *testing.T, ids ...string) *trio {
 	c := &trio{t: t, ports: map[string]string{}, ctl: map[string]*running{}, dir: t.TempDir()}
 	c.log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, id := range ids {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.ports[id] = l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		c.port(id)
 	}
 	t.Cleanup(func() {
 		for id := range c.ctl {
@@ -57,7 +50,22 @@ func newTrio(t *testing.T, ids ...string) *trio {
 	return c
 }
 
-func (c *trio) start(id string) {
+// port finds a node a port.
+func (c *trio) port(id string) {
+	c.t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(c.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.ports[id] = l.Addr().String()
+	if err := l.Close(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *trio) start(id string) { c.startWith(id, func(*config.Config) {}) }
+
+func (c *trio) startWith(id string, change func(*config.Config)) {
 	cfg := config.Default()
 	cfg.Node.ID, cfg.Node.Data = id, filepath.Join(c.dir, id)
 	cfg.Node.Listen, cfg.Node.Advertise = c.ports[id], "http://"+c.ports[id]
@@ -65,6 +73,7 @@ func (c *trio) start(id string) {
 	for id, port := range c.ports {
 		cfg.Cluster.Members[id] = "http://" + port
 	}
+	change(&cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{stop: cancel, kill: make(chan struct{}), done: make(chan error, 1)}
 	c.ctl[id] = r

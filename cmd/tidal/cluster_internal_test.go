@@ -49,7 +49,10 @@ func newFakeNode(t *testing.T) *fakeNode {
 		case strings.Contains(r.URL.Path, "/rows/") && r.Method == http.MethodHead:
 			w.Header().Set("Content-Length", "77")
 			w.Header().Set(api.HeaderOwner, "b")
-		case strings.Contains(r.URL.Path, "/rows/"), r.Method == http.MethodDelete:
+		case r.URL.Path == "/v1/nodes/c/replace":
+			w.WriteHeader(http.StatusConflict)
+			_ = json.NewEncoder(w).Encode(api.Problem{Code: api.CodeConflict, Detail: "node c is alive"})
+		case strings.Contains(r.URL.Path, "/rows/"), strings.HasSuffix(r.URL.Path, "/replace"), r.Method == http.MethodDelete:
 			w.WriteHeader(http.StatusNoContent)
 		case r.URL.Path == "/v1/tables":
 			_ = json.NewEncoder(w).Encode(api.TableList{Tables: n.status.Tables})
@@ -115,6 +118,26 @@ func TestClusterCommands(t *testing.T) {
 		{line: "tables create", code: exitUsage, stderr: "argument NAME is missing"},
 		{line: "tables describe t", asks: "GET /v1/tables/t", stdout: "\n12       b     false  true  3"},
 		{line: "tables describe t -o json", asks: "GET /v1/tables/t", stdout: `"term": 4`},
+		{
+			line: "tables move t --from a --to b --no-wait", asks: `POST /v1/tables/t/replicas {"from":"a","to":"b"}`,
+			stdout: "TABLE  OWNER  PLACE  TERM  REPLICAS\nt      a      b      4     a,b\n", stderr: says,
+		},
+		{
+			line: "tables move t --from c --to a", asks: `POST /v1/tables/t/replicas {"from":"c","to":"a"}`,
+			stdout: "t      a      b      4     a,b", stderr: "table t: the replica is on a",
+		},
+		{
+			line: "tables move t --from a --to b --wait 1ms", asks: `POST /v1/tables/t/replicas {"from":"a","to":"b"}`,
+			code: exitNotReady, stderr: "is not on b within 1ms: the replica on b lacks 3 entries\nhint: it goes on: tidal tables describe t",
+		},
+		{line: "tables move t --from a", code: exitUsage, stderr: `--to is "": want a node id`},
+
+		{line: "node replace b", stdin: "b\n", asks: "POST /v1/nodes/b/replace", stderr: "node b is let in with an empty disk"},
+		{line: "node replace b", stdin: "y\n", code: exitRefused, stderr: "not confirmed"},
+		{line: "node replace b --yes", asks: "POST /v1/nodes/b/replace", stderr: says},
+		{line: "node replace c --yes", asks: "POST /v1/nodes/c/replace", code: exitRefused, stderr: "node c is alive (conflict)"},
+		{line: "node replace B", code: exitUsage, stderr: `"B" is no node id`},
+
 		{line: "tables drop t", stdin: "t\n", asks: "DELETE /v1/tables/t", stderr: "table t is dropped"},
 		{line: "tables drop t", stdin: "yes\n", code: exitRefused, stderr: "not confirmed"},
 		{line: "tables drop t", code: exitRefused, stderr: "hint: --yes"},

@@ -25,7 +25,7 @@ func (a *app) nodeCommand() *cli.Command {
 	timeout := timeoutFlag("how long --wait waits")
 	return &cli.Command{
 		Name:  "node",
-		Usage: "list, drain and restart nodes",
+		Usage: "list, drain, restart and replace nodes",
 		Subcommands: []*cli.Command{
 			{
 				Name:   "list",
@@ -60,6 +60,7 @@ func (a *app) nodeCommand() *cli.Command {
 				Flags:  append(connectFlags(), outputFlag(), wait, timeout),
 				Action: a.nodeRestart,
 			},
+			a.nodeReplaceCommand(),
 		},
 	}
 }

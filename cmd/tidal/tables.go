@@ -16,7 +16,7 @@ import (
 func (a *app) tablesCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tables",
-		Usage: "list, create, describe and drop tables",
+		Usage: "list, create, describe, move and drop tables",
 		Subcommands: []*cli.Command{
 			{
 				Name:   "list",
@@ -40,6 +40,7 @@ func (a *app) tablesCommand() *cli.Command {
 				Flags:     append(connectFlags(), outputFlag()),
 				Action:    a.tablesDescribe,
 			},
+			a.tablesMoveCommand(),
 			{
 				Name:      "drop",
 				Usage:     "drop a table with all of its rows",

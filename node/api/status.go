@@ -34,11 +34,12 @@ type TableList struct {
 
 // Replica is one copy of a table.
 type Replica struct {
-	Node  string `json:"node"`
-	ID    string `json:"id"`            // raft id in hex
-	Voter bool   `json:"voter"`         // counts for quorums
-	Lag   *int64 `json:"lag,omitempty"` // entries behind the owner; absent while nobody knows
-	Live  bool   `json:"live"`          // its node has a lease
+	Node    string `json:"node"`
+	ID      string `json:"id"`                // raft id in hex
+	Voter   bool   `json:"voter"`             // counts for quorums
+	Leaving bool   `json:"leaving,omitempty"` // goes once the table can do without it
+	Lag     *int64 `json:"lag,omitempty"`     // entries behind the owner; absent while nobody knows
+	Live    bool   `json:"live"`              // its node has a lease
 }
 
 // Lease is what the cluster knows of a live incarnation.

@@ -27,6 +27,7 @@ type Node struct {
 // Cluster says what the node belongs to.
 type Cluster struct {
 	Name    string            `toml:"name"`    // as certificates carry it
+	Join    []string          `toml:"join"`    // members of a running cluster, to be admitted to it: URLs
 	Members map[string]string `toml:"members"` // the founding nodes: id to URL
 }
 

@@ -23,6 +23,7 @@ zone      = "z1"
 
 [cluster]
 name = "prod"
+join = ["https://10.0.0.7:8433"]
 
 [cluster.members]
 a = "https://node-a:8433"
@@ -69,7 +70,7 @@ func TestLoadFile(t *testing.T) {
 			}
 			want := config.Config{
 				Node:    config.Node{ID: "a", Data: filepath.Join(dir, "data"), Listen: "0.0.0.0:8433", Advertise: "https://10.0.0.1:8433", Zone: "z1"},
-				Cluster: config.Cluster{Name: "prod", Members: map[string]string{"a": "https://node-a:8433", "b": "https://[2001:db8::2]:8433", "c": "https://node-c.example.:8433"}},
+				Cluster: config.Cluster{Name: "prod", Join: []string{"https://10.0.0.7:8433"}, Members: map[string]string{"a": "https://node-a:8433", "b": "https://[2001:db8::2]:8433", "c": "https://node-c.example.:8433"}},
 				TLS:     config.TLS{CA: filepath.Join(dir, "certs/bundle.crt"), Cert: "/etc/tidal/tls.crt", Key: filepath.Join(dir, "tls.key")},
 			}
 			if diff := cmp.Diff(want, got.Config); diff != "" {
@@ -129,6 +130,9 @@ func testSources(t *testing.T, k config.Key) {
 	if k.Name == "cluster.members" {
 		inFile = "members.a = '/file'"
 	}
+	if k.Name == "cluster.join" {
+		inFile = "join = ['/file']"
+	}
 	s := config.Sources{}
 	check := func(source, origin string) {
 		t.Helper()
@@ -160,6 +164,7 @@ func TestFileErrors(t *testing.T) {
 		{"two unknown keys", "[tls]\ncart = 'a'\nkeys = 'b'\n", ":3:1: unknown key tls.keys (did you mean tls.key?)"},
 		{"number for text", "[node]\nid = 7\n", ":2:6: node.id: an integer where a string belongs"},
 		{"text for section", "node = 'a'\n", ": node: a string where a section belongs"},
+		{"text for join", "[cluster]\njoin = 'a'\n", ": cluster.join: a string where a list of URLs belongs"},
 		{"list for members", "[cluster]\nmembers = ['a']\n", ": cluster.members: an array where a section of ID = \"URL\" belongs"},
 		{"number for a member", "[cluster.members]\na = 1\n", ":2:5: cluster.members.a: an integer where a string belongs"},
 		{"not toml", "[node\n", ":1:6: "},

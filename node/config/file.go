@@ -94,6 +94,8 @@ func wanted(key []string) string {
 		return "a section"
 	case len(key) == 2 && key[1] == "members":
 		return "a section of ID = \"URL\""
+	case len(key) == 2 && key[1] == "join":
+		return "a list of URLs"
 	}
 	return "a string"
 }

@@ -15,6 +15,7 @@ type Key struct {
 
 	text func(*Config) *string           // the field, unless it is
 	list func(*Config) map[string]string // a list of ID=URL
+	urls func(*Config) *[]string         // a list of URLs
 	path bool                            // relative to what names it
 }
 
@@ -54,6 +55,10 @@ func Keys() []Key {
 			text: func(c *Config) *string { return &c.Cluster.Name },
 		},
 		{
+			Name: "cluster.join", Form: "URL,…", Doc: "members of a running cluster that is to admit this node, whose disk is empty",
+			urls: func(c *Config) *[]string { return &c.Cluster.Join },
+		},
+		{
 			Name: "cluster.members", Form: "ID=URL,…", Doc: "the nodes that found the cluster, this one among them; the same on all",
 			list: func(c *Config) map[string]string { return c.Cluster.Members },
 		},
@@ -77,6 +82,9 @@ func (k Key) Value(c Config) string {
 	if k.text != nil {
 		return *k.text(&c)
 	}
+	if k.urls != nil {
+		return strings.Join(*k.urls(&c), ",")
+	}
 	list := k.list(&c)
 	parts := make([]string, 0, len(list))
 	for _, id := range slices.Sorted(maps.Keys(list)) {
@@ -89,6 +97,14 @@ func (k Key) Value(c Config) string {
 func (k Key) set(c *Config, text string) error {
 	if k.text != nil {
 		*k.text(c) = text
+		return nil
+	}
+	if k.urls != nil {
+		var urls []string
+		for url := range strings.SplitSeq(text, ",") {
+			urls = append(urls, strings.TrimSpace(url))
+		}
+		*k.urls(c) = urls
 		return nil
 	}
 	list := map[string]string{}

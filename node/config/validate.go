@@ -36,6 +36,7 @@ func (c Config) Validate() error {
 	v := &validator{c: c}
 	v.node()
 	v.members()
+	v.joins()
 	v.addresses()
 	v.tls()
 	return errors.Join(v.problems...)
@@ -81,13 +82,15 @@ func (v *validator) members() {
 	const key = "cluster.members"
 	members := v.c.Cluster.Members
 	switch n := len(members); {
+	case n < MinMembers && len(v.c.Cluster.Join) > 0:
+		return
 	case n < MinMembers:
-		v.add(key, "list the founding nodes, or use --single for a cluster of this node alone", "it is missing")
+		v.add(key, "list the founding nodes, or use --single for a cluster of this node alone, or cluster.join for one that runs", "it is missing")
 		return
 	case n > MaxMembers:
 		v.add(key, "found the cluster with 3 or 5 and add the others later", "%d nodes are listed: at most %d found a cluster", n, MaxMembers)
 	}
-	if _, ok := members[v.c.Node.ID]; !ok && v.c.Node.ID != "" {
+	if _, ok := members[v.c.Node.ID]; !ok && v.c.Node.ID != "" && len(v.c.Cluster.Join) == 0 {
 		v.add(key, "every founding node lists them all, itself included", "this node, %q, is not listed", v.c.Node.ID)
 	}
 	by := map[string]string{}
@@ -100,6 +103,23 @@ func (v *validator) members() {
 			v.add(key, "each node has an address of its own", "%s and %s have the same address %s", other, id, members[id])
 		}
 		by[address] = id
+	}
+}
+
+// joins checks where a node that joins a cluster asks.
+func (v *validator) joins() {
+	urls := v.c.Cluster.Join
+	for i, address := range urls {
+		v.url("cluster.join", "", address)
+		if slices.Contains(urls[:i], address) {
+			v.add("cluster.join", "one address for each of some members", "%s is named twice", address)
+		}
+		if own := v.c.Node.Advertise; own != "" && HostPort(address) == HostPort(own) {
+			v.add("cluster.join", "name other nodes, which are members already", "%s is this node's own address", address)
+		}
+	}
+	if len(urls) > 0 && v.c.Node.Advertise == "" {
+		v.add("node.advertise", "the URL under which the members reach this node", "it is missing, and cluster.join is set")
 	}
 }
 
@@ -150,6 +170,9 @@ func (v *validator) whyTLS() string {
 	urls := maps.Clone(v.c.Cluster.Members)
 	if urls == nil {
 		urls = map[string]string{}
+	}
+	for i, address := range v.c.Cluster.Join {
+		urls[fmt.Sprintf("cluster.join[%d]", i)] = address
 	}
 	if v.c.Node.Advertise != "" {
 		urls["node.advertise"] = v.c.Node.Advertise

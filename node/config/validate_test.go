@@ -35,6 +35,9 @@ func TestValidate(t *testing.T) {
 	listen := func(address string) func(*config.Config) {
 		return func(c *config.Config) { c.Node.Listen = address }
 	}
+	join := func(urls ...string) func(*config.Config) {
+		return func(c *config.Config) { c.Cluster.Join = urls }
+	}
 	tests := []struct {
 		name string
 		from func() config.Config
@@ -70,6 +73,19 @@ func TestValidate(t *testing.T) {
 		{"member id", valid, func(c *config.Config) { c.Cluster.Members["B"] = "https://x:8433" }, `node id "B" is not`},
 		{"same address", valid, member("https://node-a:8433"), "a and b have the same address"},
 		{"advertises another", valid, func(c *config.Config) { c.Node.Advertise = "https://node-b:8433" }, "node.advertise: https://node-b:8433 is the address of member b"},
+
+		{"joins", valid, join("https://10.0.0.7:8433"), ""},
+		{"joins, no member", valid, func(c *config.Config) {
+			c.Node.ID, c.Cluster.Members, c.Cluster.Join = "z", nil, []string{"https://node-a:8433"}
+		}, ""},
+		{"joins, not among the members", valid, func(c *config.Config) { c.Node.ID, c.Cluster.Join = "z", []string{"https://node-a:8433"} }, ""},
+		{"joins without an address", valid, func(c *config.Config) {
+			c.Cluster.Members, c.Cluster.Join, c.Node.Advertise = nil, []string{"https://node-a:8433"}, ""
+		}, "node.advertise: it is missing, and cluster.join is set"},
+		{"joins nothing", valid, join(""), "cluster.join: "},
+		{"joins itself", valid, join("https://10.0.0.1:8433"), "cluster.join: https://10.0.0.1:8433 is this node's own address"},
+		{"joins twice", valid, join("https://node-b:8433", "https://node-b:8433"), "cluster.join: https://node-b:8433 is named twice"},
+		{"plain and joins away", plain, join("http://10.0.0.2:8433"), `tls: it is missing, and cluster.join[0] = "http://10.0.0.2:8433" is not on loopback`},
 
 		{"v6 member", valid, member("https://[2001:db8::2]:8433"), ""},
 		{"trailing dot", valid, member("https://node-b.:8433"), ""},

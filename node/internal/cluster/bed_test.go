@@ -47,6 +47,8 @@ type node struct {
 	id        string
 	members   map[string]string
 	advertise string
+	join      []string
+	wiped     byte // how often its disk was lost
 	unproven  bool // the proof of the address is switched off
 	fs        *vfs.MemFS
 
@@ -76,8 +78,13 @@ type running struct {
 // inBubble runs f on a cluster of a, b and c that does not run yet.
 func inBubble(t *testing.T, f func(b *bed)) {
 	t.Helper()
+	inBubbleOf(t, []string{"a", "b", "c"}, f)
+}
+
+func inBubbleOf(t *testing.T, ids []string, f func(b *bed)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bed{T: t, ids: []string{"a", "b", "c"}, nodes: map[string]*node{}}
+		b := &bed{T: t, ids: ids, nodes: map[string]*node{}}
 		b.mu.at = map[string]string{}
 		for _, id := range b.ids {
 			b.mu.at["http://"+id] = id
@@ -133,7 +140,7 @@ func (n *node) start() {
 	var err error
 	r.db, err = store.Open("db", store.Options{FS: n.fs})
 	check(err)
-	r.who, err = cluster.LoadIdentity(r.db, n.id, api.DiskID{n.id[0]}, 7)
+	r.who, err = cluster.LoadIdentity(r.db, n.id, api.DiskID{n.id[0], n.wiped}, 7+uint32(n.wiped))
 	check(err)
 	s, err := rafthost.NewStepper(rafthost.Options{DB: r.db, Sender: sender{r}, Events: func(e rafthost.Event) {
 		r.tables.Observe(e)
@@ -143,7 +150,7 @@ func (n *node) start() {
 	r.host = rafthost.NewHost(s, 0)
 	r.tables = owner.New(owner.Options{Node: n.id, DB: r.db, Host: r.host})
 	r.cluster = cluster.New(cluster.Options{
-		Node: n.id, Name: "prod", Members: n.members, Advertise: n.advertise, Version: "test", Identity: r.who,
+		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
 		Log: slog.New(slog.DiscardHandler), NoAddressProof: n.unproven,
 	})

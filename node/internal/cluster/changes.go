@@ -99,7 +99,7 @@ func (c *Cluster) candidates(v *meta.View, draining bool) place.Input {
 	for i, t := range v.Tables {
 		from := len(all)
 		for _, r := range t.Replicas {
-			if r.Voter {
+			if r.Voter && !r.Leaving {
 				all = append(all, r.Node)
 			}
 		}

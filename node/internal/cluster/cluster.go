@@ -36,6 +36,7 @@ type Net interface {
 // Tables are the replicas of tables on this node.
 type Tables interface {
 	Open(ctx context.Context, info *wire.Table) error
+	Update(info *wire.Table) error
 	Drop(ctx context.Context, id api.TableID) error
 	HandOver(ctx context.Context, id api.TableID, node string) error
 	Local(id api.TableID) (Replica, bool)
@@ -56,6 +57,7 @@ type Options struct {
 	Node      string            // own id
 	Name      string            // of the cluster
 	Members   map[string]string // the configured list: node to URL
+	Join      []string          // URLs of members of a running cluster, to be admitted to it
 	Advertise string            // own URL
 	Zone      string
 	Version   string // of the release
@@ -80,6 +82,7 @@ type Cluster struct {
 	formed  chan struct{} // closed once the node belongs to a cluster
 	ready   chan struct{} // closed once the meta group is open
 	view    atomic.Pointer[meta.View]
+	roster  atomic.Pointer[wire.Roster] // the newest that a member told; nil: none
 	metaNow atomic.Pointer[rafthost.State]
 	gauge   rafthost.Gauge // of the meta group
 	changed signal
@@ -88,6 +91,8 @@ type Cluster struct {
 	claims  claims        // of operators, on the drain
 	exits   chan struct{} // capacity 1: held while a node is let go
 	asked   asked         // who asks to be let go, at the meta leader
+
+	shown []wire.Member // of which the host knows where the meta replicas are; keep's own
 
 	directory directory
 	leases    leases // of the leader: when they were renewed
@@ -100,12 +105,14 @@ type Cluster struct {
 	mu struct {
 		sync.Mutex
 		formation *wire.Formation // nil until the node belongs to a cluster
+		replica   uint64          // raft id of the replica of the meta group, if it was admitted later; else 0
 		waiting   string          // why it does not, for people
 		said      time.Time       // when that was last logged
 		lease     leaseState
 		meta      ready.Latch
 		level     map[api.TableID]*ready.Latch
 		unlevel   map[api.TableID]bool      // those of them that are not set
+		wasLevel  bool                      // all replicas were level once in this run
 		moved     map[api.TableID]time.Time // when this node last handed a table over
 		tried     map[string]attempt        // which address of a peer is being tried
 	}
@@ -133,7 +140,7 @@ func New(o Options) *Cluster {
 		c.o.Receiving = func(uint64) (float64, bool) { return 0, false }
 	}
 	if f := o.Identity.Formation; f != nil {
-		c.mu.formation = f
+		c.mu.formation, c.mu.replica = f, o.Identity.Replica
 		close(c.formed)
 	}
 	return c
@@ -164,7 +171,7 @@ func (c *Cluster) metaNode(replica uint64) string {
 	if replica == 0 {
 		return ""
 	}
-	for _, m := range c.View().Members {
+	for _, m := range c.members() {
 		if m.Replica == replica {
 			return m.Node
 		}

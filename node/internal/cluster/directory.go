@@ -17,6 +17,8 @@ type directory struct {
 		sync.RWMutex
 		claims map[api.TableID]claim      // the newest of each table
 		lives  map[string]api.Incarnation // the newest of each node that said hello
+		disks  map[string]api.DiskID      // its disk
+		gone   map[string]api.Incarnation // the last of the node's disk before
 		owned  map[api.TableID]wire.Owned // tables that this node owns
 		edit   uint64                     // counts changes of owned
 		told   map[string]told            // per peer: what it was told
@@ -38,6 +40,8 @@ type told struct {
 func (d *directory) init() {
 	d.mu.claims = map[api.TableID]claim{}
 	d.mu.lives = map[string]api.Incarnation{}
+	d.mu.disks = map[string]api.DiskID{}
+	d.mu.gone = map[string]api.Incarnation{}
 	d.mu.owned = map[api.TableID]wire.Owned{}
 	d.mu.told = map[string]told{}
 }
@@ -84,7 +88,7 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.lives[from.Node].Start > from.Start {
+	if d.mu.lives[from.Node].Start > from.Start || d.mu.gone[from.Node] == from {
 		return false // a former life's, late
 	}
 	changed := false
@@ -109,6 +113,18 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 		}
 	}
 	return changed
+}
+
+// disk takes a node's disk. The runs of another one do not come before or after
+// those of the one before it: they are counted anew.
+func (d *directory) disk(node string, disk api.DiskID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old, met := d.mu.disks[node]; met && old != disk {
+		d.mu.gone[node] = d.mu.lives[node]
+		delete(d.mu.lives, node)
+	}
+	d.mu.disks[node] = disk
 }
 
 // dead drops the claims of a node's incarnations other than alive, and reports

@@ -29,7 +29,7 @@ func newID() (id api.RequestID) {
 // it answers. With one missing, it waits and says who.
 func (c *Cluster) form(ctx context.Context) error {
 	for !c.Formed() {
-		why, err := c.tryForm(ctx)
+		why, err := c.enter(ctx)
 		if err != nil {
 			return err
 		}
@@ -68,11 +68,14 @@ func (c *Cluster) tryForm(ctx context.Context) (string, error) {
 		if id == c.o.Node {
 			m.Disk = c.o.Identity.Disk
 		} else {
-			disk, err := c.probe(ctx, id)
+			remote, err := c.probe(ctx, id)
+			if err != nil && !remote.ClusterID.IsZero() {
+				return c.askToJoin(ctx, m.Address) // there is a cluster: it cannot be formed again
+			}
 			if err != nil {
 				missing = append(missing, err.Error())
 			}
-			m.Disk = disk
+			m.Disk = remote.Disk
 		}
 		f.Members = append(f.Members, m)
 	}
@@ -82,22 +85,23 @@ func (c *Cluster) tryForm(ctx context.Context) (string, error) {
 	case ids[0] != c.o.Node:
 		return "node " + ids[0] + " has the lowest id and is to propose the cluster", nil
 	}
-	return "", c.take(f)
+	return "", c.take(f, 0)
 }
 
-// probe asks a listed member whether it could form this cluster now.
-func (c *Cluster) probe(ctx context.Context, id string) (api.DiskID, error) {
+// probe asks a listed member whether it could form this cluster now. With an
+// error, it still returns the hello of whoever answered.
+func (c *Cluster) probe(ctx context.Context, id string) (wire.Hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	url := c.o.Members[id]
 	remote, _, err := c.o.Net.CallAddress(ctx, url, wire.MethodFormProbe, wire.AppendString(nil, c.list()))
 	switch {
 	case err != nil:
-		return api.DiskID{}, fmt.Errorf("member %s at %s: %w", id, url, err)
+		return remote, fmt.Errorf("member %s at %s: %w", id, url, err)
 	case remote.Incarnation.Node != id:
-		return api.DiskID{}, fmt.Errorf("member %s at %s: node %s answers there", id, url, remote.Incarnation.Node)
+		return wire.Hello{}, fmt.Errorf("member %s at %s: node %s answers there", id, url, remote.Incarnation.Node)
 	}
-	return remote.Disk, nil
+	return remote, nil
 }
 
 // list is the configured member list in one line, the same on all members that agree.
@@ -150,11 +154,15 @@ func (c *Cluster) accept(from wire.Hello, payload []byte) error {
 	if len(f.Members) != len(c.o.Members) || f.Cluster != c.o.Name {
 		return refusal("node %s has another member list: %s", c.o.Node, c.list())
 	}
-	return c.take(&f)
+	return c.take(&f, 0)
 }
 
-// take makes this node a member of the cluster for good.
-func (c *Cluster) take(f *wire.Formation) error {
+// take makes this node a member of the cluster for good: a founder, or one that is
+// admitted now with a replica of the meta group.
+func (c *Cluster) take(f *wire.Formation, replica uint64) error {
+	if replica == f.Replica(c.o.Node) {
+		replica = 0 // a founder whom the proposal had not reached
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.formation != nil {
@@ -165,11 +173,18 @@ func (c *Cluster) take(f *wire.Formation) error {
 	}
 	b := c.o.DB.NewBatch()
 	b.Set(store.NodeKey(store.NodeFormation), wire.AppendFormation(nil, f))
+	if replica != 0 {
+		b.Set(store.NodeKey(store.NodeAdmission), encodeAdmission(replica))
+	}
 	if err := b.Commit(true); err != nil {
 		return err
 	}
-	c.mu.formation, c.mu.waiting = f, ""
+	c.mu.formation, c.mu.replica, c.mu.waiting = f, replica, ""
 	close(c.formed)
+	if replica != 0 {
+		c.o.Log.Info("admitted to the cluster", "cluster", f.Cluster, "cluster_id", f.ClusterID.String(), "replica", replica)
+		return nil
+	}
 	c.o.Log.Info("the cluster forms", "cluster", f.Cluster, "cluster_id", f.ClusterID.String(), "members", len(f.Members))
 	return nil
 }
@@ -178,7 +193,7 @@ func (c *Cluster) take(f *wire.Formation) error {
 // restart in the middle, until each has had a lease. Only the proposer does.
 func (c *Cluster) herald(ctx context.Context) error {
 	f := c.formation()
-	if f.Members[0].Node != c.o.Node {
+	if f.Members[0].Node != c.o.Node || c.admitted() {
 		return nil
 	}
 	payload := wire.AppendFormation(nil, f)

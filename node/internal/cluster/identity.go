@@ -16,6 +16,7 @@ type Identity struct {
 	Disk        api.DiskID
 	Incarnation api.Incarnation
 	Formation   *wire.Formation // of the cluster it belongs to; nil: none yet
+	Replica     uint64          // raft id in the meta group of a node that was admitted later; else 0
 }
 
 // LoadIdentity reads the identity from the database and counts this start, both
@@ -48,7 +49,8 @@ func LoadIdentity(db *store.DB, node string, newDisk api.DiskID, suffix uint32) 
 		return Identity{}, fmt.Errorf("the member list on disk: %w", err)
 	}
 	id.Formation = &f
-	return id, nil
+	id.Replica, err = loadAdmission(db)
+	return id, err
 }
 
 func (id *Identity) encode() []byte {
@@ -106,10 +108,14 @@ func (c *Cluster) Admit(remote wire.Hello) error {
 		return refusal("node %s belongs to cluster id %s, node %s to %s, both named %q: one of the two data directories is another cluster's",
 			node, remote.ClusterID, c.o.Node, f.ClusterID, c.o.Name)
 	}
-	m, known := c.View().Member(node)
+	m, known := c.member(node)
 	switch {
 	case len(c.View().Members) == 0:
 		return nil // this node has not read the members yet
+	case c.View().Dead(remote.Disk):
+		return refusal("disk %s of node %s was replaced, and is dead for ever: wipe it", remote.Disk, node)
+	case !c.metaLevel() && (!known || m.Disk != remote.Disk):
+		return nil // it may be this node that has missed a change
 	case !known:
 		return refusal("node %s is not a member of cluster %q", node, c.o.Name)
 	case m.Disk != remote.Disk:

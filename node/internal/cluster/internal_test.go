@@ -106,13 +106,37 @@ func TestAdmit(t *testing.T) {
 		{"unformed, with raft", func(h *wire.Hello) { h.ClusterID = api.ClusterID{} }, "does not belong to a cluster yet"},
 		{"unformed, with a call", func(h *wire.Hello) { h.ClusterID, h.Kind = api.ClusterID{}, wire.ConnCall }, ""},
 	} {
-		err := still(w.state.View()).Admit(hello(test.set))
+		c := still(w.state.View())
+		c.mu.meta.Lead() // it has missed nothing
+		err := c.Admit(hello(test.set))
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 		if err != nil && api.CodeOf(err) != api.CodeForbidden {
 			t.Errorf("%s: code %s", test.name, api.CodeOf(err))
 		}
+	}
+	// A node that may have missed a change lets in whom it would refuse for that, but
+	// no disk that it knows to be dead, and no disk that went back in time.
+	b2 := wire.MetaCommand{Kind: wire.MetaAdmitNode, Joiner: wire.Founder{Node: "b", Disk: api.DiskID{9}, Address: "http://b"}}
+	behind := still(w.state.View())
+	for name, set := range map[string]func(h *wire.Hello){
+		"another disk": func(h *wire.Hello) { h.Disk, h.Incarnation.Start = api.DiskID{9}, 1 },
+		"a stranger":   func(h *wire.Hello) { h.Incarnation = inc("d", 1) },
+	} {
+		if err := behind.Admit(hello(set)); err != nil {
+			t.Errorf("%s, by a node that is behind: %v", name, err)
+		}
+	}
+	w.do(wire.MetaCommand{Kind: wire.MetaExpireLease, Incarnation: inc("b", 7)})
+	w.do(wire.MetaCommand{Kind: wire.MetaReplaceDisk, Node: "b"})
+	w.do(b2)
+	dead := still(w.state.View())
+	if err := dead.Admit(hello(func(h *wire.Hello) { h.Incarnation.Start = 8 })); err == nil || !strings.Contains(err.Error(), "dead for ever") {
+		t.Errorf("a disk that was replaced: %v", err)
+	}
+	if err := dead.Admit(hello(func(h *wire.Hello) { h.Disk, h.Incarnation.Start = api.DiskID{9}, 1 })); err != nil {
+		t.Errorf("the disk in its place: %v", err)
 	}
 	// A node that has not read the members yet knows no strangers.
 	if err := still(&meta.View{}).Admit(hello(func(h *wire.Hello) { h.Incarnation.Node = "d" })); err != nil {
@@ -492,6 +516,7 @@ func TestOwnProofAsksWhoIsThere(t *testing.T) {
 type stuck struct{ err error }
 
 func (s stuck) Open(context.Context, *wire.Table) error             { return s.err }
+func (s stuck) Update(*wire.Table) error                            { return s.err }
 func (s stuck) Drop(context.Context, api.TableID) error             { return s.err }
 func (s stuck) HandOver(context.Context, api.TableID, string) error { return s.err }
 func (s stuck) Local(api.TableID) (r Replica, ok bool)              { return r, false }
@@ -577,5 +602,55 @@ func TestAcceptedOnce(t *testing.T) {
 	c.o.Identity, c.o.DB = who, after
 	if err := propose(New(c.o), other); api.CodeOf(err) != api.CodeForbidden {
 		t.Errorf("a second cluster after a restart: %v", err)
+	}
+}
+
+// TestNewcomerAsksForNoLeaseYet: a node that was admitted has no lease, and so
+// answers for no table, before it has read what tables there are.
+func TestNewcomerAsksForNoLeaseYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := still(w.state.View())
+		p := &peers{calls: map[string]func(context.Context) error{"b": func(context.Context) error { return errors.New("busy") }}}
+		c.o.Net, c.mu.replica = p, 9
+		c.metaNow.Store(&rafthost.State{Lead: 2, Term: 3})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.renewLease(ctx) }()
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		if len(p.asked) > 0 || !strings.Contains(c.Waiting(), "the metadata is not here yet") {
+			t.Errorf("it asked %v, and waits for %q", p.asked, c.Waiting())
+		}
+		c.mu.meta.Lead()
+		<-time.After(5 * time.Second)
+		cancel()
+		if err := <-done; err != nil || len(p.asked) == 0 {
+			t.Errorf("level, it asked %v: %v", p.asked, err)
+		}
+	})
+}
+
+// TestNewDiskCountsAnew: the runs of a node's new disk begin at 1, after those of
+// the one that is gone, whose late words count no more.
+func TestNewDiskCountsAnew(t *testing.T) {
+	var d directory
+	d.init()
+	hb := func(term uint64) *wire.Heartbeat {
+		return &wire.Heartbeat{Owned: []wire.Owned{{Table: 2, Term: term, Frontier: 9}}}
+	}
+	d.disk("b", api.DiskID{2})
+	d.dead("b", inc("b", 5))
+	d.heard(inc("b", 5), hb(3))
+	d.disk("b", api.DiskID{9})
+	d.dead("b", inc("b", 1))
+	if d.claim(2) != (claim{}) {
+		t.Errorf("the lost disk still owns a table: %+v", d.claim(2))
+	}
+	if d.heard(inc("b", 5), hb(4)) {
+		t.Error("a late word of the lost disk is taken")
+	}
+	if !d.heard(inc("b", 1), hb(5)) || d.claim(2).by != inc("b", 1) {
+		t.Errorf("the new disk's word is not taken: %+v", d.claim(2))
 	}
 }

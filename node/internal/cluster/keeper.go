@@ -32,6 +32,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	g.Go(func() error { return c.expireLeases(ctx) })
 	g.Go(func() error { return c.move(ctx) })
 	g.Go(func() error { return c.keepClaim(ctx) })
+	g.Go(func() error { return c.catchUp(ctx) })
+	g.Go(func() error { return c.reshape(ctx) })
 	return g.Wait()
 }
 
@@ -55,9 +57,9 @@ func (c *Cluster) Open(ctx context.Context) error {
 	return c.reconcile(ctx, c.View())
 }
 
-// sweep removes replicas of tables that are gone, which a crash left behind. The
-// record of a table is on the disk before its replica is, so one without a
-// record is no newcomer.
+// sweep removes replicas that do not belong here any more, which a crash left
+// behind. The record of a table is on the disk before its replica is, so one
+// without a record, or under another id, is no newcomer.
 func (c *Cluster) sweep(ctx context.Context, v *meta.View) error {
 	groups, err := c.o.DB.Groups()
 	if err != nil {
@@ -65,8 +67,17 @@ func (c *Cluster) sweep(ctx context.Context, v *meta.View) error {
 	}
 	for _, g := range groups {
 		id := api.TableID(g)
-		if _, exists := v.Table(id); exists || id == api.MetaGroup {
+		if id == api.MetaGroup {
 			continue
+		}
+		if own, holds := ownReplicaOf(v, id, c.o.Node); holds {
+			stored, err := c.o.Host.Stored(ctx, g)
+			if err != nil {
+				return fmt.Errorf("look for the replica of table %s: %w", id, err)
+			}
+			if stored == own {
+				continue
+			}
 		}
 		if err := c.o.Host.Remove(ctx, g); err != nil {
 			return fmt.Errorf("remove what is left of table %s: %w", id, err)
@@ -82,6 +93,7 @@ func (c *Cluster) keep(ctx context.Context) error {
 		if err := c.reconcile(ctx, c.View()); err != nil {
 			return err
 		}
+		c.updateMetaNodes()
 		c.updatePeers(time.Now())
 		level := c.updateLevel()
 		if c.campaign() || !level {
@@ -94,8 +106,20 @@ func (c *Cluster) keep(ctx context.Context) error {
 	}
 }
 
-// reconcile opens the replicas that belong here and drops those of tables that
-// are gone. The meta group is the one source of what belongs where.
+// ownReplicaOf returns the raft id of a node's replica of a table, if the table is
+// there and the node is to hold one.
+func ownReplicaOf(v *meta.View, id api.TableID, node string) (uint64, bool) {
+	t, exists := v.Table(id)
+	if !exists {
+		return 0, false
+	}
+	r, holds := t.Replica(node)
+	return r.ID, holds
+}
+
+// reconcile opens the replicas that belong here, drops those that do not any more,
+// and tells the open ones where the others are. The meta group is the one source
+// of what belongs where.
 func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
 	if v == c.reconciled {
 		return nil
@@ -108,10 +132,18 @@ func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
 		if is == nil {
 			return c.close(ctx, was)
 		}
-		if _, own := is.Replica(c.o.Node); !own {
-			return nil
+		own, holds := is.Replica(c.o.Node)
+		l, open := c.o.Tables.Local(is.ID)
+		switch {
+		case open && holds && own.ID == l.State.Replica:
+			return c.o.Tables.Update(is)
+		case open:
+			// Another replica of it is not level because this one was.
+			if err := c.close(ctx, is); err != nil {
+				return err
+			}
 		}
-		if _, open := c.o.Tables.Local(is.ID); open {
+		if !holds {
 			return nil
 		}
 		if err := c.o.Tables.Open(ctx, is); err != nil {
@@ -127,7 +159,7 @@ func (c *Cluster) reconcile(ctx context.Context, v *meta.View) error {
 	return nil
 }
 
-// close drops the replica of a table that is gone.
+// close drops the replica of a table that does not belong here any more.
 func (c *Cluster) close(ctx context.Context, t *wire.Table) error {
 	c.forget(t.ID)
 	if _, open := c.o.Tables.Local(t.ID); !open {
@@ -136,7 +168,7 @@ func (c *Cluster) close(ctx context.Context, t *wire.Table) error {
 	if err := c.o.Tables.Drop(ctx, t.ID); err != nil {
 		return err
 	}
-	c.o.Log.InfoContext(ctx, "table dropped", "table", t.Name, "table_id", t.ID.String())
+	c.o.Log.InfoContext(ctx, "replica dropped", "table", t.Name, "table_id", t.ID.String())
 	return nil
 }
 
@@ -259,7 +291,7 @@ func (c *Cluster) holders(id api.TableID) []string {
 	}
 	var out []string
 	for _, r := range t.Replicas {
-		if l, live := v.Lease(r.Node); live && !l.Draining && r.Voter && r.Node != c.o.Node {
+		if l, live := v.Lease(r.Node); live && !l.Draining && r.Voter && !r.Leaving && r.Node != c.o.Node {
 			out = append(out, r.Node)
 		}
 	}

@@ -100,6 +100,9 @@ func (c *Cluster) wanted() wire.Lease {
 
 // renewLease asks for this node's lease and keeps it, until ctx ends.
 func (c *Cluster) renewLease(ctx context.Context) error {
+	if c.admitted() && !c.awaitMeta(ctx) {
+		return nil // a newcomer that knows no tables yet must not answer for them
+	}
 	for ctx.Err() == nil && !c.left.Load() {
 		change := c.changed.wait()
 		r, err := c.renewOnce(ctx)

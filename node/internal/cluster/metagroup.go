@@ -91,22 +91,19 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 		return fmt.Errorf("meta group: %w", err)
 	}
 	v := state.View()
-	own, ok := v.Member(c.o.Node)
-	if !ok {
+	own := c.ownReplica()
+	if own == 0 {
 		return fmt.Errorf("meta group: node %s is not among the members of cluster %s", c.o.Node, f.ClusterID)
 	}
 	g := rafthost.GroupOptions{
-		Group: uint64(api.MetaGroup), Replica: own.Replica, Nodes: map[uint64]string{},
+		Group: uint64(api.MetaGroup), Replica: own, Nodes: metaNodes(v.Members),
 		Machine: &machine{c: c, state: state}, Gauge: &c.gauge,
 		First:    func(b *store.Batch) { writeMeta(b, first) },
 		Reopen:   c.reopenMeta,
 		Restless: true, // every node acts on what it says, at once
 	}
-	for _, m := range v.Members {
-		g.Nodes[m.Replica] = m.Node
-		if m.Voter {
-			g.Voters = append(g.Voters, m.Replica)
-		}
+	for _, m := range f.Members {
+		g.Voters = append(g.Voters, f.Replica(m.Node))
 	}
 	c.view.Store(v)
 	if err := c.o.Host.Add(ctx, g); err != nil {

@@ -22,6 +22,7 @@ const (
 // is void.
 func (c *Cluster) Up(remote wire.Hello) {
 	c.met(remote.Incarnation)
+	c.directory.disk(remote.Incarnation.Node, remote.Disk)
 	if c.directory.dead(remote.Incarnation.Node, remote.Incarnation) {
 		c.changed.fire()
 	}
@@ -74,11 +75,13 @@ func (c *Cluster) heard(node string) bool {
 
 // Call answers what another node asks of this one's membership.
 func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method, payload []byte) ([]byte, error) {
-	if method == wire.MethodFormProbe {
+	switch method { //nolint:exhaustive // the others are answered below, or by the router
+	case wire.MethodFormProbe:
 		return c.answerProbe(payload)
-	}
-	if method == wire.MethodFormAccept {
+	case wire.MethodFormAccept:
 		return nil, c.accept(from, payload)
+	case wire.MethodJoin:
+		return c.answerJoin(ctx, from, payload)
 	}
 	if from.ClusterID.IsZero() || !c.Formed() {
 		return nil, refusal("node %s or node %s does not belong to a cluster yet", c.o.Node, from.Incarnation.Node)
@@ -102,6 +105,8 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return nil, c.answerReleased(ctx, from.Incarnation.Node, payload)
 	case wire.MethodWithdraw:
 		return nil, c.letGo(ctx, from.Incarnation)
+	case wire.MethodRoster:
+		return c.answerRoster(), nil
 	}
 	return nil, &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("node %s does not know method %d", c.o.Node, method)}
 }
@@ -148,7 +153,7 @@ func (c *Cluster) updatePeers(now time.Time) {
 	addresses := map[string]string{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range v.Members {
+	for _, m := range c.members() {
 		if m.Node == c.o.Node {
 			continue
 		}
@@ -206,7 +211,9 @@ func (c *Cluster) updateLevel() bool {
 			delete(c.mu.unlevel, id)
 		}
 	}
-	return all && len(c.mu.unlevel) == 0
+	all = all && len(c.mu.unlevel) == 0
+	c.mu.wasLevel = c.mu.wasLevel || all && c.mu.lease.granted
+	return all
 }
 
 // expect notes a replica that was opened: it has to become level.
@@ -245,6 +252,9 @@ func (c *Cluster) Ready(in *ready.Input) {
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
 	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
 	for _, l := range c.o.Tables.All() {
+		if c.mu.wasLevel && comes(v, l.ID, c.o.Node) {
+			continue // a replica that this ready node is given takes no readiness away
+		}
 		r := ready.Replica{Table: l.Name, Applied: l.Applied}
 		r.HasLeader = l.State.Lead != 0 || !c.directory.claim(l.ID).by.IsZero()
 		if latch := c.mu.level[l.ID]; latch != nil {

@@ -2,7 +2,7 @@ package server
 
 // Lines returns every method and path that the server has, as "GET /health".
 func (s *Server) Lines() []string {
-	routes := []*route{s.table, s.row}
+	routes := []*route{s.table, s.row, s.replicas}
 	for _, rt := range s.nodes {
 		routes = append(routes, rt)
 	}

@@ -79,6 +79,18 @@ func (b *below) DropTable(ctx context.Context, name string) error {
 	return b.err
 }
 
+func (b *below) MoveReplica(ctx context.Context, table, from, to string) (api.Table, error) {
+	b.name = table + " from " + from + " to " + to
+	b.await(ctx)
+	return api.Table{Name: table, ID: 2, Replicas: []api.Replica{}}, b.err
+}
+
+func (b *below) ReplaceNode(ctx context.Context, node string) error {
+	b.name = "replace " + node
+	b.await(ctx)
+	return b.err
+}
+
 func (b *below) Table(_ context.Context, name string) (api.Table, error) {
 	b.name = name
 	return api.Table{Name: name, ID: 2, Owner: "b", Term: 4, Replicas: []api.Replica{}}, b.err
@@ -118,7 +130,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, TableID: g.tableID,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, TableID: g.tableID,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

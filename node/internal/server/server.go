@@ -62,11 +62,12 @@ type Event struct {
 // Options are what a Server is made of. All are needed, but for Observe,
 // Metrics and Peer, which may be nil.
 type Options struct {
-	Node   string // own id
-	Rows   Rows
-	Tables Tables
-	State  State
-	Nodes  Nodes
+	Node    string // own id
+	Rows    Rows
+	Tables  Tables
+	State   State
+	Nodes   Nodes
+	Members Members
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
 	// Identify names who sits at the other end of a connection by its verified
@@ -88,6 +89,7 @@ type Server struct {
 	table, row *route
 	nodes      map[string]*route // orders to any node, by action
 	conns      conns
+	replicas   *route // of a table
 	nodeHeader []string
 	draining   atomic.Bool
 	inFlight   atomic.Int64
@@ -104,6 +106,8 @@ func New(o Options) *Server {
 	s.fixed = fixedRoutes(o)
 	s.table, s.row = tableRoute(), rowRoute()
 	s.nodes = nodeRoutes("/v1/nodes/{node}/")
+	s.nodes["replace"] = replaceRoute()
+	s.replicas = replicasRoute()
 	return s
 }
 
@@ -215,6 +219,9 @@ func (s *Server) find(x *exchange) *route {
 	x.rawTable = table
 	if !more {
 		return s.table
+	}
+	if rest == "replicas" {
+		return s.replicas
 	}
 	key, ok := strings.CutPrefix(rest, "rows/")
 	if !ok {

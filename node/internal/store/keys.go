@@ -15,6 +15,7 @@ const (
 	NodeIdentity  byte = 0x02 // cluster, node, disk, start counter
 	NodePass      byte = 0x03 // number of the last synced batch
 	NodeFormation byte = 0x04 // the member list that this node agreed to when the cluster formed
+	NodeAdmission byte = 0x10 // raft id of this node's replica of the meta group, if it was admitted later
 )
 
 // Keyspaces inside a group's range.

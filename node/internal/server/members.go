@@ -1,0 +1,101 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"tidal/node/api"
+)
+
+// Members changes which nodes hold what. Its errors are *api.Error.
+type Members interface {
+	// MoveReplica returns once it is decided that a table's replica goes from one
+	// node to another; the move itself takes as long as it takes.
+	MoveReplica(ctx context.Context, table, from, to string) (api.Table, error)
+	// ReplaceNode lets a member whose disk is gone come back with an empty one.
+	ReplaceNode(ctx context.Context, node string) error
+}
+
+func replicasRoute() *route {
+	rt := newRoute("/v1/tables/{table}/replicas", verb{http.MethodPost, needAdmin, (*exchange).moveReplica})
+	rt.counts = true
+	return rt
+}
+
+func replaceRoute() *route {
+	return newRoute("/v1/nodes/{node}/replace", verb{http.MethodPost, needAdmin, (*exchange).replaceNode})
+}
+
+// moveReplica answers POST /v1/tables/{table}/replicas.
+func (x *exchange) moveReplica() error {
+	name, err := x.tableName()
+	if err != nil {
+		return err
+	}
+	body, err := x.body(maxSettings, "the move")
+	if err != nil {
+		return err
+	}
+	m, err := parseMove(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel, err := x.patiently()
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	table, err := x.s.o.Members.MoveReplica(ctx, name, m.From, m.To)
+	if err != nil {
+		return x.late(ctx, err)
+	}
+	return x.json(http.StatusAccepted, table)
+}
+
+// parseMove reads the body of POST /v1/tables/{table}/replicas.
+func parseMove(body []byte) (api.Move, error) {
+	var m api.Move
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(&m)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the JSON object")
+		}
+	}
+	if err == nil {
+		err = errors.Join(api.CheckNode(m.From), api.CheckNode(m.To))
+	}
+	if err != nil {
+		return m, &api.Error{
+			Code: api.CodeBadRequest, Message: "the move: " + strings.TrimPrefix(err.Error(), "json: "),
+			Hint: `it is a JSON object with the node ids "from" and "to"`,
+		}
+	}
+	return m, nil
+}
+
+// replaceNode answers POST /v1/nodes/{node}/replace.
+func (x *exchange) replaceNode() error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	if api.CheckNode(x.node) != nil {
+		return badRequest("%q in the path is no node id", clip(x.node))
+	}
+	ctx, cancel, err := x.patiently()
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := x.s.o.Members.ReplaceNode(ctx, x.node); err != nil {
+		return x.late(ctx, err)
+	}
+	x.begin(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,51 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"tidal/node/api"
+)
+
+func TestMoveReplica(t *testing.T) {
+	g := newRig(t)
+	w := g.ask(http.MethodPost, "/v1/tables/orders/replicas", `{"from":"a","to":"d"}`)
+	if w.Code != http.StatusAccepted || !strings.Contains(w.Body.String(), `"name":"orders"`) || g.name != "orders from a to d" || !g.deadline {
+		t.Errorf("%d %s, asked for %q with a deadline %t", w.Code, w.Body, g.name, g.deadline)
+	}
+	for _, body := range []string{"", "{", `{"from":"a"}`, `{"from":"a","to":"D"}`, `{"from":"a","to":"d","by":"x"}`, `{"from":"a","to":"d"} more`, `["a","d"]`} {
+		if p := problemOf(t, g.ask(http.MethodPost, "/v1/tables/orders/replicas", body)); p.Code != api.CodeBadRequest || p.Hint == "" {
+			t.Errorf("%s: %+v", body, p)
+		}
+	}
+	g.err = &api.Error{Code: api.CodeConflict, Message: "node a holds no replica of table orders"}
+	if p := problemOf(t, g.ask(http.MethodPost, "/v1/tables/orders/replicas", `{"from":"a","to":"d"}`)); p.Code != api.CodeConflict {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestReplaceNode(t *testing.T) {
+	g := newRig(t)
+	if w := g.ask(http.MethodPost, "/v1/nodes/b/replace", ""); w.Code != http.StatusNoContent || g.name != "replace b" || !g.deadline {
+		t.Errorf("%d %s, asked for %q with a deadline %t", w.Code, w.Body, g.name, g.deadline)
+	}
+	if p := problemOf(t, g.ask(http.MethodPost, "/v1/nodes/B/replace", "")); p.Code != api.CodeBadRequest {
+		t.Errorf("a bad id: %+v", p)
+	}
+	for _, path := range []string{"/v1/nodes/b", "/v1/nodes/b/c/replace", "/v1/nodes/replace"} {
+		if p := problemOf(t, g.ask(http.MethodPost, path, "")); p.Code != api.CodeNotFound {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+	if w := g.ask(http.MethodGet, "/v1/nodes/b/replace", ""); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodPost {
+		t.Errorf("GET: %d, allowed %q", w.Code, w.Header().Get("Allow"))
+	}
+	for _, role := range []string{"reader", "writer"} {
+		for _, path := range []string{"/v1/nodes/b/replace", "/v1/tables/orders/replicas"} {
+			if p := problemOf(t, g.ask(http.MethodPost, path, `{"from":"a","to":"d"}`, as(role))); p.Code != api.CodeForbidden {
+				t.Errorf("%s as %s: %+v", path, role, p)
+			}
+		}
+	}
+}
