@@ -127,7 +127,7 @@ func TestClusterCommands(t *testing.T) {
 			stdout: "t      a      b      4     a,b", stderr: "table t: the replica is on a",
 		},
 		{
-			line: "tables move t --from a --to b --wait 1ms", asks: `POST /v1/tables/t/replicas {"from":"a","to":"b"}`,
+			line: "tables move t --from a --to b --timeout 1ms", asks: `POST /v1/tables/t/replicas {"from":"a","to":"b"}`,
 			code: exitNotReady, stderr: "is not on b within 1ms: the replica on b lacks 3 entries\nhint: it goes on: tidal tables describe t",
 		},
 		{line: "tables move t --from a", code: exitUsage, stderr: `--to is "": want a node id`},

@@ -15,18 +15,21 @@ import (
 // moveLook is how often a command that waits for a move looks how far it is.
 const moveLook = 300 * time.Millisecond
 
+// movePatient is how long a move is waited for by default: it copies a table.
+const movePatient = 10 * time.Minute
+
 func (a *app) tablesMoveCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "move",
 		Usage:     "move a replica of a table from one node to another",
-		UsageText: "tidal tables move NAME --from NODE --to NODE [--no-wait]",
+		UsageText: "tidal tables move NAME --from NODE --to NODE [--no-wait] [--timeout 10m]",
 		Description: "The new replica catches up before it takes the place of the old one; the table is served all the while. " +
 			"Naming the nodes the other way round takes a move back that has not got that far.",
 		Flags: append(connectFlags(), outputFlag(),
 			&cli.StringFlag{Name: "from", Usage: "`NODE` that holds the replica"},
 			&cli.StringFlag{Name: "to", Usage: "`NODE` that is to hold it"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "return once the move is decided"},
-			&cli.DurationFlag{Name: "wait", Usage: "wait for its end for so long, `TIME`", Value: 10 * time.Minute}),
+			&cli.StringFlag{Name: "timeout", Usage: "how long to wait for its end, a `DURATION`", Value: movePatient.String()}),
 		Action: a.tablesMove,
 	}
 }
@@ -37,6 +40,10 @@ func (a *app) tablesMove(c *cli.Context) error {
 		return err
 	}
 	format, err := formatOf(c)
+	if err != nil {
+		return err
+	}
+	patience, err := durationOf(c, "timeout")
 	if err != nil {
 		return err
 	}
@@ -59,7 +66,7 @@ func (a *app) tablesMove(c *cli.Context) error {
 		return fmt.Errorf("move a replica of table %s: %w", name, err)
 	}
 	if !c.Bool("no-wait") {
-		if table, err = a.awaitMove(c.Context, cl, table, moveOf{from, to, c.Duration("wait")}); err != nil {
+		if table, err = a.awaitMove(c.Context, cl, table, moveOf{from, to, patience}); err != nil {
 			return err
 		}
 		a.say("table %s: the replica is on %s", name, to)
