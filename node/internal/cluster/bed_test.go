@@ -57,14 +57,15 @@ type node struct {
 
 // running is one incarnation.
 type running struct {
-	n       *node
-	who     cluster.Identity
-	db      *store.DB
-	host    *rafthost.Host
-	tables  *owner.Tables
-	cluster *cluster.Cluster
-	ctx     context.Context //nolint:containedctx // it is the life of the incarnation
-	stop    func()
+	n        *node
+	who      cluster.Identity
+	db       *store.DB
+	host     *rafthost.Host
+	tables   *owner.Tables
+	receiver *rafthost.Receiver
+	cluster  *cluster.Cluster
+	ctx      context.Context //nolint:containedctx // it is the life of the incarnation
+	stop     func()
 
 	mu struct {
 		sync.Mutex
@@ -142,7 +143,11 @@ func (n *node) start() {
 	check(err)
 	r.who, err = cluster.LoadIdentity(r.db, n.id, api.DiskID{n.id[0], n.wiped}, 7+uint32(n.wiped))
 	check(err)
-	s, err := rafthost.NewStepper(rafthost.Options{DB: r.db, Sender: sender{r}, Events: func(e rafthost.Event) {
+	log := slog.New(slog.DiscardHandler)
+	r.receiver, err = rafthost.NewReceiver(rafthost.ReceiverOptions{DB: r.db, Dir: "staging", Log: log})
+	check(err)
+	outbox := rafthost.NewOutbox(rafthost.OutboxOptions{DB: r.db, Carrier: sender{r}.carry, Log: log})
+	s, err := rafthost.NewStepper(rafthost.Options{DB: r.db, Sender: sender{r}, Shipper: outbox, Events: func(e rafthost.Event) {
 		r.tables.Observe(e)
 		r.cluster.Observe(e)
 	}})
@@ -152,7 +157,7 @@ func (n *node) start() {
 	r.cluster = cluster.New(cluster.Options{
 		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
-		Log: slog.New(slog.DiscardHandler), NoAddressProof: n.unproven,
+		Log: log, NoAddressProof: n.unproven,
 	})
 	ctx, cancel := context.WithCancelCause(n.bed.Context())
 	r.ctx = ctx
@@ -165,6 +170,7 @@ func (n *node) start() {
 		})
 	}
 	run(r.host.Run)
+	run(func(ctx context.Context) error { return outbox.Run(ctx, r.host) })
 	run(r.cluster.Run)
 	run(r.beat)
 	r.stop = func() {
@@ -353,6 +359,18 @@ func (s sender) Send(id string, batch []byte) {
 	if to := s.r.n.bed.reach(s.r.n.id, id, 0); to != nil && known {
 		to.host.Deliver(batch)
 	}
+}
+
+// carry brings a snapshot to a node.
+func (s sender) carry(ctx context.Context, id string, next func() ([]byte, error)) error {
+	to := s.r.n.bed.reach(s.r.n.id, id, 0)
+	if to == nil {
+		return errAway
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(to.ctx, cancel)()
+	return to.receiver.Receive(ctx, s.r.n.id, to.host, next, func() error { return nil })
 }
 
 // within waits for a condition, and returns how long that took.
