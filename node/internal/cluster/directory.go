@@ -115,16 +115,18 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 	return changed
 }
 
-// disk takes a node's disk. The runs of another one do not come before or after
-// those of the one before it: they are counted anew.
-func (d *directory) disk(node string, disk api.DiskID) {
+// disk takes a node's disk, and reports whether it had another. The runs of another
+// one do not come before or after those of the one before it: they are counted anew.
+func (d *directory) disk(node string, disk api.DiskID) (replaced bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old, met := d.mu.disks[node]; met && old != disk {
+	old, met := d.mu.disks[node]
+	if replaced = met && old != disk; replaced {
 		d.mu.gone[node] = d.mu.lives[node]
 		delete(d.mu.lives, node)
 	}
 	d.mu.disks[node] = disk
+	return replaced
 }
 
 // dead drops the claims of a node's incarnations other than alive, and reports

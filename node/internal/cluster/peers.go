@@ -21,8 +21,10 @@ const (
 // Up takes word of a connection with an incarnation: what an older one claimed
 // is void.
 func (c *Cluster) Up(remote wire.Hello) {
+	if c.directory.disk(remote.Incarnation.Node, remote.Disk) {
+		c.o.Host.Replaced(remote.Incarnation.Node)
+	}
 	c.met(remote.Incarnation)
-	c.directory.disk(remote.Incarnation.Node, remote.Disk)
 	if c.directory.dead(remote.Incarnation.Node, remote.Incarnation) {
 		c.changed.fire()
 	}

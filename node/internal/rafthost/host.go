@@ -308,6 +308,9 @@ func (h *Host) Alive(node string, start uint64) {
 // Dead says that a node is not heard any more.
 func (h *Host) Dead(node string) { h.tell(func(s *Stepper) { s.Dead(node) }) }
 
+// Replaced says that a node has another disk than it had.
+func (h *Host) Replaced(node string) { h.tell(func(s *Stepper) { s.Replaced(node) }) }
+
 // Welcome says that a new connection to a node stands.
 func (h *Host) Welcome(node string) { h.tell(func(s *Stepper) { s.Welcome(node) }) }
 

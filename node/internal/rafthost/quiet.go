@@ -237,6 +237,13 @@ func (s *Stepper) Dead(node string) {
 	})
 }
 
+// Replaced says that a node has another disk than it had: all that ran on the old
+// one is dead, and its starts are counted anew.
+func (s *Stepper) Replaced(node string) {
+	s.Dead(node)
+	delete(s.lives, node)
+}
+
 // Welcome says that a new connection to a node stands: what was sent on the last
 // one may be lost, and nobody knows what the node has missed. It is told of every
 // group that is led here and has a replica there, quiet or not.

@@ -390,6 +390,41 @@ func TestIncarnationIsADeath(t *testing.T) {
 	}
 }
 
+// TestReplacedDisk: the starts of a node's new disk are counted anew. A node that
+// was thought dead for ever would not be waited for when a group goes to rest.
+func TestReplacedDisk(t *testing.T) {
+	f := newFabric(t, 1)
+	lead := f.elect(1)
+	f.meet()
+	back := f.nodes[1]
+	for _, n := range f.nodes {
+		if n != back {
+			n.stepper.Alive(back.id, 7)
+		}
+	}
+	f.rested()
+	f.isolate(back.id)
+	for _, n := range f.nodes {
+		if n != back {
+			n.stepper.Dead(back.id)
+			n.stepper.Replaced(back.id)
+			n.stepper.Alive(back.id, 1)
+		}
+	}
+	for range 5 * electionTicks {
+		f.tick()
+	}
+	if lead.stepper.Awake() == 0 {
+		t.Error("the group rests, and a node that is alive does not answer")
+	}
+	p, _ := lead.stepper.Progress(1)
+	for _, x := range p.Peers {
+		if x.Node == back.id && x.Active {
+			t.Error("a node that does not answer is active")
+		}
+	}
+}
+
 // orphan takes a group's only leader away before the others know another.
 func orphan(t *testing.T, d rafthost.Defect) bool {
 	t.Helper()
