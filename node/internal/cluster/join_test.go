@@ -199,6 +199,11 @@ func TestReplace(t *testing.T) {
 			b.put(fmt.Sprint("t", i), "early")
 		}
 		lost := b.nodes["b"]
+		for range 2 { // so that its new disk's first start is no later one
+			lost.kill()
+			lost.start()
+			b.leased("b")
+		}
 		lost.kill()
 		old := lost.fs
 		was, _ := b.at("a").cluster.View().Member("b")
@@ -229,6 +234,8 @@ func TestReplace(t *testing.T) {
 			return b.at("b").has("t0", "early") && b.at("b").has("t1", "meanwhile") && b.at("b").has("t2", "early")
 		})
 		b.within(10*time.Second, "b is ready", func() bool { return len(b.at("b").reasons()) == 0 })
+		b.within(time.Minute, "each node owns a table", func() bool { return b.owned("a") == 1 && b.owned("b") == 1 && b.owned("c") == 1 })
+		b.quiet(b.ids...)
 
 		// The disk that was lost is found again, and is not let in.
 		lost.kill()
