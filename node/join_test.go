@@ -131,8 +131,8 @@ func (c *trio) has(id, key string) {
 func TestJoinAndMove(t *testing.T) {
 	c := newTrio(t, "a", "b", "c")
 	c.up()
-	w := c.write("a", "b", "c")
 	c.port("d")
+	w := c.write("a", "b", "c")
 	joins := func(cfg *config.Config) {
 		cfg.Cluster.Members, cfg.Cluster.Join = nil, []string{"http://" + c.ports["b"]}
 	}
