@@ -43,7 +43,7 @@ func (a *app) tablesMove(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	patience, err := durationOf(c, "timeout")
+	patience, err := timeoutOf(c)
 	if err != nil {
 		return err
 	}

@@ -69,11 +69,11 @@ func timeoutFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "timeout", Usage: usage + ", a `DURATION`", Value: nodePatient.String()}
 }
 
-// durationOf reads a flag that is a duration.
-func durationOf(c *cli.Context, name string) (time.Duration, error) {
-	d, err := time.ParseDuration(c.String(name))
+// timeoutOf reads the flag that timeoutFlag makes.
+func timeoutOf(c *cli.Context) (time.Duration, error) {
+	d, err := time.ParseDuration(c.String("timeout"))
 	if err != nil || d <= 0 {
-		return 0, withHint(usagef("%s: --%s is %q", c.Command.HelpName, name, c.String(name)), "it is a duration, as 30s or 10m")
+		return 0, withHint(usagef("%s: --timeout is %q", c.Command.HelpName, c.String("timeout")), "it is a duration, as 30s or 10m")
 	}
 	return d, nil
 }
@@ -151,7 +151,7 @@ func (a *app) nodeDrain(c *cli.Context) error {
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
-	patience, err := durationOf(c, "timeout")
+	patience, err := timeoutOf(c)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (a *app) nodeUndrain(c *cli.Context) error {
 }
 
 func (a *app) nodeRestart(c *cli.Context) error {
-	patience, err := durationOf(c, "timeout")
+	patience, err := timeoutOf(c)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (a *app) wait(c *cli.Context, what string, is func(context.Context, *client
 	if _, err := argsOf(c); err != nil {
 		return err
 	}
-	patience, err := durationOf(c, "timeout")
+	patience, err := timeoutOf(c)
 	if err != nil {
 		return err
 	}
