@@ -654,3 +654,24 @@ func TestNewDiskCountsAnew(t *testing.T) {
 		t.Errorf("the new disk's word is not taken: %+v", d.claim(2))
 	}
 }
+
+// TestReplacedReplicaDoesNotLive: the node lives again, and the replica that went
+// with its old disk does not.
+func TestReplacedReplicaDoesNotLive(t *testing.T) {
+	w := newWorld(t)
+	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
+	w.do(wire.MetaCommand{Kind: wire.MetaReplaceDisk, Node: "b"})
+	w.do(wire.MetaCommand{Kind: wire.MetaAdmitNode, Joiner: wire.Founder{Node: "b", Disk: api.DiskID{9}, Address: "http://b"}})
+	w.lease("b", 1)
+	c := still(w.state.View())
+	c.o.Tables = stuck{}
+	live := map[bool]bool{} // by leaving
+	for _, r := range c.describe(w.state.View().Tables[0], nil).Replicas {
+		if r.Node == "b" {
+			live[r.Leaving] = r.Live
+		}
+	}
+	if len(live) != 2 || live[true] || !live[false] {
+		t.Errorf("live, by whether it leaves: %v", live)
+	}
+}

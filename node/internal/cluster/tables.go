@@ -164,6 +164,8 @@ func (c *Cluster) describe(info *wire.Table, places map[api.TableID]string) api.
 	t := api.Table{Name: info.Name, ID: info.ID, Owner: route.Owner, Term: route.Term, Place: places[info.ID]}
 	for _, r := range info.Replicas {
 		_, live := v.Lease(r.Node)
+		newest, _ := info.Replica(r.Node)
+		live = live && newest.ID == r.ID // an older one went with its disk
 		t.Replicas = append(t.Replicas, api.Replica{Node: r.Node, ID: strconv.FormatUint(r.ID, 16), Voter: r.Voter, Leaving: r.Leaving, Live: live})
 	}
 	return t
