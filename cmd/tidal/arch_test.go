@@ -111,7 +111,6 @@ func packages(t *testing.T) []listed {
 
 // TestFloors proves that imports go down only.
 func TestFloors(t *testing.T) {
-	t.Parallel()
 	for _, p := range packages(t) {
 		if slices.Contains(testRooms(), p.room()) {
 			continue
@@ -132,7 +131,6 @@ func TestFloors(t *testing.T) {
 
 // TestRoomsGoDown proves that the table itself has no way up or round.
 func TestRoomsGoDown(t *testing.T) {
-	t.Parallel()
 	var walk func(path []string, room string)
 	walk = func(path []string, room string) {
 		if slices.Contains(path, room) {
@@ -148,7 +146,6 @@ func TestRoomsGoDown(t *testing.T) {
 }
 
 func TestFloorsAreWrittenDown(t *testing.T) {
-	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +159,6 @@ func TestFloorsAreWrittenDown(t *testing.T) {
 }
 
 func TestTopLevel(t *testing.T) {
-	t.Parallel()
 	allowed := []string{"cmd", "node", "tui", "pki", "roll", "docs", "examples", "bin", "dist"} // the last two are made and ignored
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -176,7 +172,6 @@ func TestTopLevel(t *testing.T) {
 }
 
 func TestPackagesSayWhatTheyAreFor(t *testing.T) {
-	t.Parallel()
 	for _, p := range packages(t) {
 		name := filepath.Base(p.ImportPath)
 		if slices.Contains([]string{"common", "util", "utils", "types", "helpers", "misc", "shared"}, name) {
@@ -205,7 +200,6 @@ func TestPackagesSayWhatTheyAreFor(t *testing.T) {
 // TestForbiddenCalls covers what the linter is told to leave alone in tests, and
 // what only main.go may do.
 func TestForbiddenCalls(t *testing.T) {
-	t.Parallel()
 	for _, p := range packages(t) {
 		tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
 		for _, name := range slices.Concat(p.GoFiles, tests) {
@@ -244,7 +238,6 @@ func selectors(t *testing.T, path string) []string {
 // TestPKIStaysSmall keeps the parts of the certificate library out that open
 // databases, read the user's folders and panic at start.
 func TestPKIStaysSmall(t *testing.T) {
-	t.Parallel()
 	for dep := range strings.FieldsSeq(string(goList(t, "-deps", "./pki"))) {
 		rest, ok := strings.CutPrefix(dep, "github.com/smallstep/certificates/")
 		if ok && !strings.HasPrefix(rest, "cas/") {

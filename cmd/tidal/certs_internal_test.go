@@ -22,7 +22,6 @@ func certsRun(t *testing.T, dir string, words ...string) (code int, stdout, stde
 }
 
 func TestCertsGen(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "certs")
 	line := []string{"--cluster", "prod", "--node", "a=10.0.0.1,Node-A.example.com", "--node", "b", "--name", "lb.example.com", "--client", "app=writer"}
 	code, stdout, stderr := certsRun(t, dir, line...)
@@ -51,7 +50,6 @@ func TestCertsGen(t *testing.T) {
 }
 
 func TestCertsGenForPods(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	code, _, stderr := certsRun(t, dir, "--cluster", "prod", "--statefulset", "tidal", "--service", "peers", "--namespace", "ns", "--nodes", "2", "--cluster-domain", "k.example")
 	if code != 0 || !strings.Contains(stderr, "next: kubectl -n ns create secret generic tidal-tls --from-file="+filepath.Join(dir, "bundle.crt")) ||
@@ -68,7 +66,6 @@ func TestCertsGenForPods(t *testing.T) {
 }
 
 func TestCertsGenErrors(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	if code, _, stderr := certsRun(t, dir, "--cluster", "prod", "--node", "a"); code != 0 {
 		t.Fatalf("exit %d\n%s", code, stderr)

@@ -42,7 +42,6 @@ func cells(page, first string) [][]string {
 }
 
 func TestExitCodesAreDocumented(t *testing.T) {
-	t.Parallel()
 	var want [][]string
 	for _, m := range exitMeanings() {
 		want = append(want, []string{strconv.Itoa(int(m.code)), m.meaning})
@@ -53,7 +52,6 @@ func TestExitCodesAreDocumented(t *testing.T) {
 }
 
 func TestKeysAreDocumented(t *testing.T) {
-	t.Parallel()
 	defaults := map[string]string{"node.advertise": "this node's entry in `cluster.members`"}
 	var want [][]string
 	for _, k := range config.Keys() {
@@ -77,7 +75,6 @@ func TestKeysAreDocumented(t *testing.T) {
 // TestServeHasEveryKey proves that each key is a flag of the commands that read
 // the configuration.
 func TestServeHasEveryKey(t *testing.T) {
-	t.Parallel()
 	names := flagNames(configFlags())
 	for _, k := range config.Keys() {
 		if !slices.Contains(names, k.Flag()) {
@@ -87,7 +84,6 @@ func TestServeHasEveryKey(t *testing.T) {
 }
 
 func TestErrorCodesAreDocumented(t *testing.T) {
-	t.Parallel()
 	page := readDoc(t, "docs/http-api.md")
 	for _, k := range api.Kinds() {
 		found := false
@@ -103,7 +99,6 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 // TestDocsShowRealCommands proves that every tidal command in the pages exists,
 // with its flags.
 func TestDocsShowRealCommands(t *testing.T) {
-	t.Parallel()
 	root := (&app{}).root()
 	shown := regexp.MustCompile(`(?m)^(?:bin/)?tidal ([^\n#]*)`)
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -147,7 +142,6 @@ func checkShown(t *testing.T, root *cli.App, page, line string) {
 
 // TestLinksLeadSomewhere follows the relative links between pages.
 func TestLinksLeadSomewhere(t *testing.T) {
-	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 	var pages []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {

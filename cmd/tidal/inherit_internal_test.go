@@ -29,7 +29,6 @@ func environment(entries ...string) func(string) (string, bool) {
 // TestInherit: what is for another process is not taken, and what is broken is
 // said. That a port and a lock do survive, the tests of processes prove.
 func TestInherit(t *testing.T) {
-	t.Parallel()
 	pid := strconv.Itoa(os.Getpid())
 	for _, tc := range []struct {
 		env  []string
@@ -60,7 +59,6 @@ func TestInherit(t *testing.T) {
 // TestInheritedPort: a port goes by its descriptor, and is used only for the
 // address that it has.
 func TestInheritedPort(t *testing.T) {
-	t.Parallel()
 	for _, tc := range []struct {
 		address string
 		systemd bool
@@ -114,7 +112,6 @@ func TestInheritedPort(t *testing.T) {
 
 // TestNotify: systemd is told in its own words, by the socket that it names.
 func TestNotify(t *testing.T) {
-	t.Parallel()
 	if (&app{env: environment()}).notifier(t.Context()) != nil {
 		t.Error("somebody is told without a socket")
 	}
@@ -147,7 +144,6 @@ func TestNotify(t *testing.T) {
 }
 
 func TestOwnProgram(t *testing.T) {
-	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,6 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	t.Parallel()
 	root := &cli.App{Name: "tidal", Commands: []*cli.Command{
 		{Name: "top", Aliases: []string{"t"}, Flags: []cli.Flag{&cli.BoolFlag{Name: "once"}, outputFlag()}},
 		{Name: "rows", Subcommands: []*cli.Command{
@@ -72,7 +71,6 @@ func TestParse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.line, func(t *testing.T) {
-			t.Parallel()
 			l, err := parse(root, strings.Fields(tt.line))
 			if err != nil {
 				if codeOf(err) != exitUsage {
@@ -96,7 +94,6 @@ func TestParse(t *testing.T) {
 // TestFlagsMeanTheSame holds what parse relies on: a flag takes a value in every
 // command or in none, and no command has two flags of one name.
 func TestFlagsMeanTheSame(t *testing.T) {
-	t.Parallel()
 	takesValue := map[string]bool{}
 	var walk func(string, []*cli.Command)
 	walk = func(parent string, commands []*cli.Command) {
@@ -132,7 +129,6 @@ func TestFlagsMeanTheSame(t *testing.T) {
 }
 
 func TestCodes(t *testing.T) {
-	t.Parallel()
 	base := errors.New("x")
 	tests := []struct {
 		name string
@@ -162,7 +158,6 @@ func TestCodes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			if got := codeOf(tt.err); got != tt.code {
 				t.Errorf("code %d, want %d", got, tt.code)
 			}
@@ -177,7 +172,6 @@ func TestCodes(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	t.Parallel()
 	err := fmt.Errorf("put row: %w", &api.Error{Code: api.CodeTooLarge, Message: "the row is too large", Hint: "send less"})
 	var b bytes.Buffer
 	report(&b, err)
@@ -187,7 +181,6 @@ func TestReport(t *testing.T) {
 }
 
 func TestInterruptedIsSaidSo(t *testing.T) {
-	t.Parallel()
 	var b bytes.Buffer
 	report(&b, fmt.Errorf("wait for the nodes: %w", context.Canceled))
 	if want := "tidal: wait for the nodes: interrupted\n"; b.String() != want {
@@ -196,7 +189,6 @@ func TestInterruptedIsSaidSo(t *testing.T) {
 }
 
 func TestPanicIsInternal(t *testing.T) {
-	t.Parallel()
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"tidal", "version"}, nil, panicking{}, &stderr, os.LookupEnv)
 	if code != int(exitInternal) || !strings.Contains(stderr.String(), "internal error: no paper") {
@@ -209,7 +201,6 @@ type panicking struct{}
 func (panicking) Write([]byte) (int, error) { panic("no paper") }
 
 func TestEditContexts(t *testing.T) {
-	t.Parallel()
 	dev := clusterContext{Endpoints: []string{"https://127.0.0.1:1", "https://127.0.0.1:2"}, CA: "/d/bundle.crt", Cert: "/d/tls.crt", Key: "/d/tls.key"}
 	const devText = "[clusters.dev]\nendpoints = [\"https://127.0.0.1:1\", \"https://127.0.0.1:2\"]\n" +
 		"ca = \"/d/bundle.crt\"\ncert = \"/d/tls.crt\"\nkey = \"/d/tls.key\"\n"
@@ -229,7 +220,6 @@ func TestEditContexts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			got, err := editContexts([]byte(tt.old), "dev", dev)
 			if err != nil {
 				t.Fatal(err)
@@ -256,7 +246,6 @@ func TestEditContexts(t *testing.T) {
 }
 
 func TestWriteContextKeepsLinkAndMode(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "dotfiles.toml"), filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, []byte("version = 1\n"), 0o640); err != nil {
@@ -288,7 +277,6 @@ func TestWriteContextKeepsLinkAndMode(t *testing.T) {
 }
 
 func TestTarget(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.toml")
 	text := "version = 1\ncurrent = 'prod'\n[clusters.prod]\nendpoints = ['https://p:1']\nca = 'ca.crt'\n[clusters.dev]\nendpoints = ['http://127.0.0.1:1']\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -305,7 +293,6 @@ func TestTarget(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			a := &app{env: func(name string) (string, bool) {
 				v := map[string]string{"TIDAL_CONFIG": path, "TIDAL_CLUSTER": tt.cluster}[name]
 				return v, v != ""

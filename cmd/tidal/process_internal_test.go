@@ -14,7 +14,6 @@ import (
 // TestForeignProcess proves that a process id that now belongs to somebody else
 // is not taken for a node, and so never stopped.
 func TestForeignProcess(t *testing.T) {
-	t.Parallel()
 	f := &fleet{dir: t.TempDir(), state: devState{Nodes: []devNode{{ID: "a", PID: os.Getpid()}, {ID: "b"}}}}
 	if pids := f.runningPIDs(); len(pids) > 0 {
 		t.Errorf("processes %v are taken for nodes", pids)
@@ -28,7 +27,6 @@ func TestForeignProcess(t *testing.T) {
 }
 
 func TestNodeEnviron(t *testing.T) {
-	t.Parallel()
 	got := nodeEnviron([]string{"PATH=/bin", "TIDAL_NODE_ID=x", "TIDAL_TLS_CA=y", "TIDAL_FAULTS=z", "TIDAL_NODE_IDS=w"})
 	if want := []string{"PATH=/bin", "TIDAL_FAULTS=z", "TIDAL_NODE_IDS=w"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -36,7 +34,6 @@ func TestNodeEnviron(t *testing.T) {
 }
 
 func TestNewNodesAvoidTakenPorts(t *testing.T) {
-	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +56,6 @@ func TestNewNodesAvoidTakenPorts(t *testing.T) {
 }
 
 func TestTailBeginsWithThisRun(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.log")
 	before := "of the run before\n"
 	if err := os.WriteFile(path, []byte(before+strings.Repeat("old\n", 20)+strings.Repeat("new\n", 15)), 0o600); err != nil {

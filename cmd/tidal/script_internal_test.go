@@ -19,7 +19,6 @@ func TestMain(m *testing.M) {
 
 // TestScript runs testdata/script/*.txtar: what a user types and what comes back.
 func TestScript(t *testing.T) {
-	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

@@ -622,7 +622,9 @@ func TestNewcomerAsksForNoLeaseYet(t *testing.T) {
 		if len(p.asked) > 0 || !strings.Contains(c.Waiting(), "the metadata is not here yet") {
 			t.Errorf("it asked %v, and waits for %q", p.asked, c.Waiting())
 		}
+		c.mu.Lock()
 		c.mu.meta.Lead()
+		c.mu.Unlock()
 		<-time.After(5 * time.Second)
 		cancel()
 		if err := <-done; err != nil || len(p.asked) == 0 {
