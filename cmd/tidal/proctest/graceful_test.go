@@ -158,12 +158,12 @@ func gracefulRun(t *testing.T, o gracefulOptions) gracefulResult {
 	c := newCluster(t, clusterOptions{delay: linkDelay, faults: faults, splitMembers: o.deadMembers})
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
-	if o.deadMembers {
+	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: gracefulWriters, rate: gracefulPace})
+	if o.deadMembers { // only now: the writers wait for nodes that are ready
 		for _, n := range c.nodes {
 			n.member.set(proxyBlack)
 		}
 	}
-	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: gracefulWriters, rate: gracefulPace})
 	pause(time.Second)
 	var g gracefulResult
 	order := []int{0, 0, 1, 2}
