@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -10,9 +9,10 @@ import (
 	"tidal/node/internal/server"
 )
 
-// stuckAfter is how long the raft loop may stand still before the node says that
-// it does not live.
-const stuckAfter = 10 * time.Second
+// liveAfter is how long the raft loop may stand still before the node says that it
+// does not live: who asks that restarts it, which a disk that is slow for a moment
+// is no reason for.
+const liveAfter = 10 * time.Second
 
 // state is what the node says about itself.
 type state struct{ n *node }
@@ -42,8 +42,8 @@ func (s state) Health(check server.Check) api.Health {
 	h := api.Health{Status: "ok", Node: s.n.o.Config.Node.ID, Phase: string(*s.n.phase.Load())}
 	switch check {
 	case server.CheckLive:
-		if idle := s.n.host.Idle(); idle > stuckAfter {
-			h.Reasons = []api.Reason{{Code: "stuck", Detail: fmt.Sprintf("the raft loop has not turned for %v", idle.Round(time.Second))}}
+		if still, _ := s.n.dog.Still(); still >= max(liveAfter, s.n.dog.after) {
+			h.Reasons = []api.Reason{ready.Stalled(still)}
 		}
 	case server.CheckStartup:
 		if p := *s.n.phase.Load(); p == ready.Prepare || p == ready.Listen || p == ready.Start {
@@ -62,6 +62,9 @@ func (s state) Health(check server.Check) api.Health {
 func (n *node) reasons() []api.Reason {
 	in := ready.Input{Phase: *n.phase.Load()}
 	n.cluster.Ready(&in)
+	if still, stalled := n.dog.Still(); stalled {
+		in.Stalled = still
+	}
 	out := ready.Reasons(in)
 	if waiting := n.cluster.Waiting(); waiting != "" {
 		for i := range out {

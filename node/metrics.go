@@ -70,6 +70,14 @@ func newMeters(n *node) *meters {
 			func() float64 { return time.Duration(m.longest.Load()).Seconds() }),
 		gauge("tidal_raft_log_bytes", "Bytes that the logs of all groups take on the disk, roughly.", func() float64 { return float64(n.host.LogBytes()) }),
 		gauge("tidal_raft_groups_awake", "Raft groups on this node that are not quiet.", func() float64 { return float64(n.host.Awake()) }),
+		gauge("tidal_raft_stalled_seconds", "How long the raft loop has stood still; 0 while it turns.", func() float64 {
+			if still, stalled := n.dog.Still(); stalled {
+				return still.Seconds()
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidal_raft_stalls_total", Help: "Times that the raft loop stood still for longer than it may."},
+			func() float64 { return float64(n.dog.count.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidal_raft_passes_total", Help: "Passes of the raft loop."},
 			func() float64 { return float64(n.host.Passes()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

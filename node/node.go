@@ -49,6 +49,7 @@ type node struct {
 	log   *slog.Logger
 	phase atomic.Pointer[ready.Phase]
 	fatal chan error // the disk can no longer be trusted
+	dog   *watchdog
 
 	restart restart
 	lock    *directoryLock
@@ -73,10 +74,16 @@ type node struct {
 // it stops at once. When a restart in place was ordered it returns a
 // *RestartError. Errors that wrap ErrSetup need an operator.
 func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
-	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1)}
+	if o.Disk == nil {
+		o.Disk = vfs.Default
+	}
+	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1), dog: newWatchdog(o.Limits)}
 	n.restart = restart{wanted: make(chan struct{}, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
 	if err := n.prepare(); err != nil {
+		if isDisk(err) {
+			return n.asDisk(err)
+		}
 		return errors.Join(fmt.Errorf("%w: %w", ErrSetup, err), n.closeStorage())
 	}
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -92,6 +99,9 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		}
 		return nil
 	})
+	done := make(chan struct{})
+	defer close(done)
+	go n.watch(done)
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	var err error
@@ -101,7 +111,10 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		// The loop may hang in a database that failed, and must: what it would do
 		// next rests on what was lost. The process ends around it.
 		stop(err)
-		return fmt.Errorf("%w: %w", ErrSetup, err)
+		return n.asDisk(err)
+	case <-n.dog.over:
+		stop(ErrStalled)
+		return ErrStalled
 	case <-n.restart.late:
 		stop(ErrSlowClose)
 		return ErrSlowClose
@@ -111,10 +124,18 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		err = nil
 	}
 	n.enter(ready.Stop)
-	if err != nil {
-		return err
+	select {
+	case told := <-n.fatal: // which the loop's error came of, if it has one
+		return n.asDisk(told)
+	default:
 	}
-	return n.closeAll()
+	switch {
+	case err == nil:
+		return n.closeAll()
+	case isDisk(err):
+		return n.asDisk(err)
+	}
+	return err
 }
 
 func (n *node) notice(what Notice) {
@@ -139,11 +160,11 @@ func (n *node) prepare() error {
 	if n.lock, err = lockDirectory(c.Node.Data, n.o.Lock); err != nil {
 		return err
 	}
-	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{Log: n.log, Fatal: n.die})
+	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die})
 	if err != nil {
 		return err
 	}
-	if err = store.WriteFormat(vfs.Default, formatFile(c)); err != nil {
+	if err = store.WriteFormat(n.o.Disk, formatFile(c)); err != nil {
 		return err
 	}
 	suffix := rand.Uint32() //nolint:gosec // it tells copies apart, and guards nothing

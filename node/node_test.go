@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"tidal/node"
 	"tidal/node/api"
 	"tidal/node/config"
@@ -27,6 +29,7 @@ type trio struct {
 	log   *slog.Logger
 
 	limits node.Limits
+	disk   vfs.FS // of every node; nil: the real one
 }
 
 type running struct {
@@ -79,7 +82,7 @@ func (c *trio) startWith(id string, change func(*config.Config)) {
 	c.ctl[id] = r
 	go func() {
 		r.done <- node.Run(ctx, r.kill, node.Options{
-			Config: cfg, Version: "test", Log: c.log, Limits: c.limits,
+			Config: cfg, Version: "test", Log: c.log, Limits: c.limits, Disk: c.disk,
 			Listen: (&net.ListenConfig{}).Listen, Dial: (&net.Dialer{}).DialContext,
 		})
 	}()

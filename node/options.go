@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"tidal/node/config"
 )
 
@@ -17,6 +19,9 @@ type Options struct {
 	Log     *slog.Logger
 	Listen  func(ctx context.Context, network, address string) (net.Listener, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	// Disk holds the node's files, but for the lock of the directory; nil: the real
+	// one.
+	Disk vfs.FS
 	// Lock is the locked data directory of the incarnation before, if this process
 	// became the node by a restart in place; else nil.
 	Lock *os.File
@@ -30,12 +35,15 @@ type Options struct {
 	Limits Limits
 }
 
-// Limits bound what a node does for replicas that are behind. Zero means the
-// default.
+// Limits bound what a node does for replicas that are behind, and how long it may
+// stand still. Zero means the default.
 type Limits struct {
 	LogBytes     int64 // that one table's log keeps for a replica that lacks it; 64 MiB
 	NodeLogBytes int64 // of all logs together; 1 GiB
 	SnapshotRate int64 // bytes a second that a node sends of snapshots; 64 MiB
+
+	StallAfter time.Duration // without a turn of the raft loop, the node says that it is stalled; 1 s
+	StallEnd   time.Duration // and then it ends; 30 s
 }
 
 // Notice is something that a supervisor of the process wants to know.

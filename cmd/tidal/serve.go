@@ -90,11 +90,16 @@ func (a *app) serve(c *cli.Context) error {
 	if next, ok := errors.AsType[*node.RestartError](err); ok {
 		return restartInPlace(c.Context, log, program, next)
 	}
+	if disk, ok := errors.AsType[*node.DiskError](err); ok {
+		return withHint(withCode(exitConfig, err), disk.Hint)
+	}
 	switch {
 	case errors.Is(err, node.ErrSetup):
 		return withCode(exitConfig, err)
 	case errors.Is(err, node.ErrSlowClose):
 		return withCode(exitFailed, err)
+	case errors.Is(err, node.ErrStalled):
+		return withHint(withCode(exitFailed, err), "the log has what every goroutine did; start the node again once its disk answers")
 	}
 	return withCode(exitInternal, err)
 }

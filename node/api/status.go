@@ -108,7 +108,7 @@ type Health struct {
 
 // Reason is one thing that keeps a node from being ready.
 type Reason struct {
-	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, draining, meta-behind, table-behind, isolated, stopping
+	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, draining, meta-behind, table-behind, isolated, stalled, stopping
 	Detail string `json:"detail"`
 	Table  string `json:"table,omitempty"`
 	Lag    uint64 `json:"lag,omitempty"`

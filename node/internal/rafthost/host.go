@@ -325,6 +325,9 @@ func (h *Host) Campaign(group uint64) {
 // Synced returns the number of the last batch that is on the disk for certain.
 func (h *Host) Synced() uint64 { return h.synced.Load() }
 
+// Turned returns when the loop last turned, from when the host was made.
+func (h *Host) Turned() time.Duration { return time.Duration(h.turned.Load()) }
+
 // Idle returns how long ago the loop last turned. It turns each tick at least.
 func (h *Host) Idle() time.Duration { return time.Since(h.start) - time.Duration(h.turned.Load()) }
 

@@ -79,8 +79,11 @@ func Create(b *store.Batch, group, replica uint64, voters []uint64) error {
 // Open reads a replica's state from the store, or returns ErrNoReplica.
 func Open(db *store.DB, group uint64, cache *Cache) (*Log, error) {
 	l := &Log{db: db, group: group, cache: cache}
-	if err := l.load(); err != nil {
+	switch err := l.load(); {
+	case errors.Is(err, ErrNoReplica):
 		return nil, fmt.Errorf("group %d: %w", group, err)
+	case err != nil:
+		return nil, fmt.Errorf("group %d: %w: %w", group, store.ErrDamaged, err)
 	}
 	return l, nil
 }
@@ -303,7 +306,7 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	err := l.db.Scan(store.EntryKey(l.group, lo), store.EntryKey(l.group, hi), func(key, value []byte) error {
 		index := binary.BigEndian.Uint64(key[len(key)-8:])
 		if index != lo+uint64(len(out)) {
-			return fmt.Errorf("group %d: entry %d is missing on the disk", l.group, lo+uint64(len(out)))
+			return missing(l.group, lo+uint64(len(out)))
 		}
 		e, err := wire.DecodeEntry(index, append([]byte(nil), value...))
 		if err != nil {
@@ -322,6 +325,10 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 		return nil, raft.ErrUnavailable
 	}
 	return out, nil
+}
+
+func missing(group, index uint64) error {
+	return fmt.Errorf("group %d: %w: entry %d is missing on the disk", group, store.ErrDamaged, index)
 }
 
 func limit(entries []*pb.Entry, maxSize uint64) []*pb.Entry {
@@ -353,7 +360,7 @@ func (l *Log) Term(i uint64) (uint64, error) {
 		return 0, err
 	}
 	if !found {
-		return 0, fmt.Errorf("group %d: entry %d is missing on the disk", l.group, i)
+		return 0, missing(l.group, i)
 	}
 	return wire.EntryTerm(v)
 }

@@ -2,6 +2,7 @@ package ready
 
 import (
 	"fmt"
+	"time"
 
 	"tidal/node/api"
 )
@@ -25,11 +26,12 @@ const maxBehind = 20
 // Input is all that readiness depends on.
 type Input struct {
 	Phase    Phase
-	Formed   bool // the node belongs to a cluster
-	Leased   bool // its lease is granted, and nobody has said that it is gone
-	Draining bool // an operator's drain; a stop has its phase
-	Members  int  // of the cluster
-	Heard    int  // of those, how many were heard lately, itself included
+	Formed   bool          // the node belongs to a cluster
+	Leased   bool          // its lease is granted, and nobody has said that it is gone
+	Draining bool          // an operator's drain; a stop has its phase
+	Members  int           // of the cluster
+	Heard    int           // of those, how many were heard lately, itself included
+	Stalled  time.Duration // how long the raft loop has stood still, if that is too long; else 0
 	Meta     Replica
 	Tables   []Replica // that this node holds
 }
@@ -68,8 +70,19 @@ func forming() api.Reason {
 	return api.Reason{Code: "forming", Detail: "the node belongs to no cluster yet"}
 }
 
+// Stalled is the reason of a node whose raft loop has stood still for so long.
+func Stalled(still time.Duration) api.Reason {
+	return api.Reason{
+		Code:   "stalled",
+		Detail: fmt.Sprintf("the raft loop has stood still for %v: the disk does not answer, most likely", still.Truncate(100*time.Millisecond)),
+	}
+}
+
 func serving(in Input) []api.Reason {
 	var reasons []api.Reason
+	if in.Stalled > 0 {
+		reasons = append(reasons, Stalled(in.Stalled))
+	}
 	if !in.Formed {
 		return append(reasons, forming())
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -14,6 +15,7 @@ import (
 type events struct {
 	log   *slog.Logger
 	fatal func(error)
+	disk  *watchedFS
 	once  sync.Once
 }
 
@@ -32,9 +34,13 @@ func (e *events) Fatalf(format string, args ...any) {
 	select {}
 }
 
+// die tells the owner. What pebble says of a write that failed lacks the file; the
+// disk knows it.
 func (e *events) die(err error) {
 	e.once.Do(func() {
-		e.log.Error("the disk can no longer be trusted", "error", err)
+		if t := e.disk.wrote(); t != nil && !errors.As(err, new(*DiskError)) {
+			err = t
+		}
 		if e.fatal != nil {
 			e.fatal(err)
 		}
@@ -45,7 +51,7 @@ func (e *events) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) { e.die(fmt.Errorf("database in the background: %w", err)) },
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			e.die(fmt.Errorf("database file %s is damaged: %w", i.Path, i.Details))
+			e.die(&DiskError{Op: "check", Path: i.Path, Offset: -1, Err: fmt.Errorf("%w: %w", ErrDamaged, i.Details)})
 		},
 		DiskSlow: func(i pebble.DiskSlowInfo) {
 			e.log.Warn("slow disk", "operation", i.OpType.String(), "file", i.Path, "duration", i.Duration)

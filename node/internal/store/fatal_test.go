@@ -64,6 +64,35 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	}
 }
 
+// TestFailedReadIsFatal fails the reads of a table: the owner is told in which file
+// and where.
+func TestFailedReadIsFatal(t *testing.T) {
+	broken := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
+			return errDisk
+		}
+		return nil
+	})}
+	fs := vfs.NewMem()
+	db := open(t, fs)
+	set(t, db, "k", "v")
+	check(t, db.Close())
+	check(t, open(t, fs).Close()) // opening writes the log to a table
+	told := make(chan error, 8)
+	broken.On()
+	db, err := store.Open("db", store.Options{FS: errorfs.Wrap(fs, broken), Fatal: func(err error) { told <- err }})
+	if err == nil {
+		_, _, err = db.Get([]byte("k"))
+	}
+	if err == nil {
+		t.Fatal("a read that failed went well")
+	}
+	trouble, ok := errors.AsType[*store.DiskError](<-told)
+	if !ok || trouble.Op != "read" || !strings.HasSuffix(trouble.Path, ".sst") || trouble.Offset < 0 || !errors.Is(trouble, errDisk) {
+		t.Errorf("told %v; the read said %v", trouble, err)
+	}
+}
+
 // TestDamageIsFatal turns bits of a table on the disk.
 func TestDamageIsFatal(t *testing.T) {
 	fs := vfs.NewMem()

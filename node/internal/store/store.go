@@ -30,7 +30,7 @@ var ErrStop = errors.New("stop the scan")
 type Options struct {
 	FS    vfs.FS       // nil: the real disk
 	Log   *slog.Logger // nil: nothing is logged
-	Fatal func(error)  // called once when the disk can no longer be trusted; nil: ignored
+	Fatal func(error)  // called once when the disk can no longer be trusted, mostly with a *DiskError; nil: ignored
 	// CacheBytes bounds the cache of table blocks; 0: 64 MiB.
 	CacheBytes int64
 }
@@ -45,7 +45,11 @@ type DB struct {
 // Open opens the database in dir, or makes a new one there. It refuses data of a
 // format newer than Format.
 func Open(dir string, o Options) (*DB, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
 	ev := &events{log: o.Log, fatal: o.Fatal}
+	ev.disk = &watchedFS{FS: o.FS, tell: func(e *DiskError) { ev.die(e) }}
 	if ev.log == nil {
 		ev.log = slog.New(slog.DiscardHandler)
 	}
@@ -57,7 +61,7 @@ func Open(dir string, o Options) (*DB, error) {
 	defer cache.Unref()
 	po := &pebble.Options{
 		Cache:                       cache,
-		FS:                          o.FS,
+		FS:                          ev.disk,
 		FormatMajorVersion:          pebbleFormat,
 		Logger:                      ev,
 		MemTableSize:                16 << 20,
@@ -70,18 +74,29 @@ func Open(dir string, o Options) (*DB, error) {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
 	po.EventListener = ev.listener()
-	pdb, err := pebble.Open(dir, po)
+	pdb, err := openPebble(dir, po)
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w", dir, err)
 	}
-	d := &DB{db: pdb, events: ev, fs: o.FS}
-	if d.fs == nil {
-		d.fs = vfs.Default
-	}
+	d := &DB{db: pdb, events: ev, fs: ev.disk}
 	if err := d.checkFormat(); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
 	return d, nil
+}
+
+// openPebble opens the database. Of damage that pebble does not expect it panics;
+// it is damage all the same.
+func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &DiskError{Op: "check", Path: dir, Offset: -1, Err: fmt.Errorf("%w: %v", ErrDamaged, r)}
+		}
+	}()
+	if db, err = pebble.Open(dir, o); pebble.IsCorruptionError(err) {
+		err = &DiskError{Op: "check", Path: dir, Offset: -1, Err: fmt.Errorf("%w: %w", ErrDamaged, err)}
+	}
+	return db, err
 }
 
 func (d *DB) checkFormat() error {

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"errors"
+
+	"tidal/node/internal/store"
+)
+
+// DiskError is why a node had to end, or could not begin: its disk failed, or is
+// damaged, or has no space left. It wraps ErrSetup.
+type DiskError struct {
+	Hint string // what to do
+	err  error
+}
+
+// Error says what happened, and in which file.
+func (e *DiskError) Error() string { return ErrSetup.Error() + ": " + e.err.Error() }
+
+// Unwrap returns ErrSetup and the cause.
+func (e *DiskError) Unwrap() []error { return []error{ErrSetup, e.err} }
+
+// asDisk returns err as a *DiskError if it is the disk's doing, else err wrapped in
+// ErrSetup.
+func (n *node) asDisk(err error) error {
+	id := n.o.Config.Node.ID
+	e := &DiskError{err: err}
+	trouble, known := errors.AsType[*store.DiskError](err)
+	switch {
+	case known && trouble.Full():
+		e.Hint = "make room on the file system of " + n.o.Config.Node.Data + ", then start the node again"
+	case errors.Is(err, store.ErrDamaged):
+		e.Hint = "what was acknowledged is on the other nodes: give this one an empty data directory and run `tidal node replace " + id + "`"
+	default:
+		e.Hint = "the kernel's log says more of the disk; start the node again once it is well, or give it an empty data directory and run `tidal node replace " + id + "`"
+	}
+	return e
+}
+
+// isDisk reports whether an error that ended the loop is the disk's doing.
+func isDisk(err error) bool {
+	return errors.As(err, new(*store.DiskError)) || errors.Is(err, store.ErrDamaged)
+}

@@ -1,0 +1,147 @@
+package node_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"tidal/node"
+)
+
+// onSync is the real disk, on which f is called before every sync of the
+// database's log.
+func onSync(f func() error) vfs.FS {
+	return errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			if strings.HasSuffix(op.Path, ".log") {
+				return f()
+			}
+		default:
+		}
+		return nil
+	}))
+}
+
+// ends waits for a node to end by itself and returns why.
+func (c *trio) ends(id string) error {
+	c.t.Helper()
+	r := c.ctl[id]
+	delete(c.ctl, id)
+	select {
+	case err := <-r.done:
+		r.stop()
+		return err
+	case <-time.After(20 * time.Second):
+		c.t.Fatalf("node %s still runs", id)
+		return nil
+	}
+}
+
+// tableOfOne makes a table of one replica with a row in it.
+func (c *trio) tableOfOne(id string) {
+	c.t.Helper()
+	if code, body, _ := c.do(http.MethodPut, id, "/v1/tables/t", []byte(`{"replicas":1}`)); code/100 != 2 {
+		c.t.Fatalf("create a table: %d %s", code, body)
+	}
+	if code, body, _ := c.do(http.MethodPut, id, "/v1/tables/t/rows/before", []byte("v")); code/100 != 2 {
+		c.t.Fatalf("put a row: %d %s", code, body)
+	}
+}
+
+// put sends a write in the background, whose answer nobody waits for.
+func (c *trio) put(id, key string) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPut, "http://"+c.ports[id]+"/v1/tables/t/rows/"+key, strings.NewReader("v"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	go func() { // ends with the node
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			_ = res.Body.Close()
+		}
+	}()
+}
+
+// TestFailedSyncEndsTheNode fails one fsync under a write. The raft loop hangs in
+// the database then, for ever: the node ends around it, and says which file it was.
+func TestFailedSyncEndsTheNode(t *testing.T) {
+	var broken atomic.Bool
+	c := newTrio(t, "a")
+	c.disk = onSync(func() error {
+		if broken.CompareAndSwap(true, false) { // once is enough
+			return syscall.EIO
+		}
+		return nil
+	})
+	c.start("a")
+	c.ready("a")
+	c.tableOfOne("a")
+	broken.Store(true)
+	c.put("a", "after")
+	err := c.ends("a")
+	disk, ok := errors.AsType[*node.DiskError](err)
+	if !ok || !errors.Is(err, node.ErrSetup) || !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the node ended with %v", err)
+	}
+	if text := err.Error(); !strings.Contains(text, ".log at byte ") || !strings.Contains(text, "sync ") {
+		t.Errorf("no file or no place is named: %s", text)
+	}
+	if !strings.Contains(disk.Hint, "tidal node replace a") {
+		t.Errorf("no way out is named: %s", disk.Hint)
+	}
+}
+
+// TestStall keeps an fsync from returning: the node says so while it lasts, and
+// goes on when it is over. When it lasts too long, the node ends.
+func TestStall(t *testing.T) {
+	var gate atomic.Pointer[chan struct{}]
+	c := newTrio(t, "a")
+	c.limits.StallAfter, c.limits.StallEnd = 300*time.Millisecond, 3*time.Second
+	c.disk = onSync(func() error {
+		if g := gate.Load(); g != nil {
+			<-*g
+		}
+		return nil
+	})
+	c.start("a")
+	c.ready("a")
+	c.tableOfOne("a")
+	for range 2 {
+		shut := make(chan struct{})
+		gate.Store(&shut)
+		begun := time.Now()
+		c.put("a", "during")
+		c.await("node a says that it is stalled", func() (bool, string) {
+			code, body, _ := c.do(http.MethodGet, "a", "/health", nil)
+			return code == http.StatusServiceUnavailable && strings.Contains(string(body), `"stalled"`), string(body)
+		})
+		if took := time.Since(begun); took < 300*time.Millisecond {
+			t.Errorf("the node was stalled after %v", took)
+		}
+		gate.Store(nil)
+		close(shut)
+		c.ready("a")
+		c.await("the row is there", func() (bool, string) {
+			code, body, _ := c.do(http.MethodGet, "a", "/v1/tables/t/rows/during", nil)
+			return code == http.StatusOK, string(body)
+		})
+	}
+	if _, body, _ := c.do(http.MethodGet, "a", "/metrics", nil); !strings.Contains(string(body), "\ntidal_raft_stalls_total 2\n") {
+		t.Error("two stalls are not counted as two")
+	}
+	endless := make(chan struct{})
+	t.Cleanup(func() { close(endless) })
+	gate.Store(&endless)
+	c.put("a", "never")
+	if err := c.ends("a"); !errors.Is(err, node.ErrStalled) {
+		t.Errorf("the node ended with %v", err)
+	}
+}
