@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful controls idle clean
+.PHONY: help build demo test check lint bench sim graceful controls idle ready gap clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -23,6 +23,8 @@ help:
 	@echo 'make sim SEEDS=500     the simulator, from that many seeds'
 	@echo 'make graceful N=5      restart three nodes under load, N times, and count what is refused'
 	@echo 'make controls N=5      the same with a defect switched on: the test must notice each time'
+	@echo 'make ready N=20        nodes that come back to an idle cluster, of each kind N: ready when level, and not before'
+	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make clean             remove what the targets above made'
@@ -69,6 +71,12 @@ controls:
 
 idle:
 	TIDAL_IDLE=1 $(GO) test -count=1 -timeout 20m -v -run '^TestIdle$$' $(PROCTEST)
+
+ready:
+	READY_RUNS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestReady$$' $(PROCTEST)
+
+gap:
+	GAP_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestHandOverGap$$' $(PROCTEST)
 
 clean:
 	rm -rf bin dist .demo .home

@@ -26,6 +26,7 @@ func (n *node) build() error {
 	}
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: sender{n}, Events: n.observe, Shipper: n.outbox,
+		Clock:    func() time.Duration { return n.host.Clock() },
 		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes, Restless: f.NeverQuiet,
 	})
 	if err != nil {
@@ -53,7 +54,7 @@ func (n *node) build() error {
 		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
 		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
 		Receiving:       n.receiver.Progress,
-		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof,
+		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
 	})
 	n.meters = newMeters(n)
 	n.router = router.New(router.Options{

@@ -66,4 +66,5 @@ type Faults struct {
 	AdvertiseMember   bool          // put the member list's address into the lease
 	NoAddressProof    bool          // grant leases without dialling their address
 	NeverQuiet        bool          // tick all groups, always
+	NoFrontier        bool          // what leaders say of how far they are makes no replica level
 }

@@ -4,18 +4,20 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"tidal/node"
 )
 
-// faults reads TIDAL_FAULTS, as in "listen-delay=1.5s,no-patience".
-func (a *app) faults() (node.Faults, error) {
-	var f node.Faults
+// faults reads TIDAL_FAULTS, as in "listen-delay=1.5s,no-patience". The bound of
+// the logs is among them, though it breaks nothing.
+func (a *app) faults(o *node.Options) error {
+	f := &o.Faults
 	text, ok := a.env("TIDAL_FAULTS")
 	if !ok || text == "" {
-		return f, nil
+		return nil
 	}
 	for word := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(word, "=")
@@ -35,12 +37,16 @@ func (a *app) faults() (node.Faults, error) {
 			f.NoAddressProof = true
 		case "never-quiet":
 			f.NeverQuiet = true
+		case "no-frontier":
+			f.NoFrontier = true
+		case "log-bytes":
+			o.Limits.LogBytes, err = strconv.ParseInt(value, 10, 64)
 		default:
 			err = fmt.Errorf("unknown fault %q", word)
 		}
 		if err != nil {
-			return f, fmt.Errorf("TIDAL_FAULTS: %w", err)
+			return fmt.Errorf("TIDAL_FAULTS: %w", err)
 		}
 	}
-	return f, nil
+	return nil
 }

@@ -53,10 +53,6 @@ func (a *app) serve(c *cli.Context) error {
 	if c.Bool("check") {
 		return withCode(exitConfig, node.Check(e.Config))
 	}
-	faults, err := a.faults()
-	if err != nil {
-		return withCode(exitConfig, err)
-	}
 	program, err := ownProgram(os.Args[0])
 	if err != nil {
 		return err
@@ -70,7 +66,7 @@ func (a *app) serve(c *cli.Context) error {
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	stopNow, done := secondSignal()
 	defer done()
-	err = node.Run(c.Context, stopNow, node.Options{
+	o := node.Options{
 		Config:  e.Config,
 		Version: version(),
 		Log:     log,
@@ -79,9 +75,11 @@ func (a *app) serve(c *cli.Context) error {
 		Lock:    given.lock,
 		Check:   func(ctx context.Context) error { return checkProgram(ctx, program, os.Args, os.Environ()) },
 		Notice:  a.notifier(c.Context),
-		Faults:  faults,
-	})
-	err = errors.Join(err, given.close())
+	}
+	if err = a.faults(&o); err != nil {
+		return withCode(exitConfig, errors.Join(err, given.close()))
+	}
+	err = errors.Join(node.Run(c.Context, stopNow, o), given.close())
 	select {
 	case <-stopNow:
 		return withCode(exitInterrupted, errors.Join(errors.New("stopped at once by a second signal"), err))

@@ -1,9 +1,7 @@
 package proctest_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"tidal/node/api"
 )
 
 // TestTwoStops tells two of three nodes to stop in the same instant, each of which
@@ -122,51 +118,4 @@ func (c *cluster) owns(t *testing.T, i, want int) error {
 		return fmt.Errorf("%s owns %d tables, not %d", c.nodes[i].id, n, want)
 	}
 	return nil
-}
-
-// TestHandOverGap drains each node in turn under writers that hardly pause, and
-// prints how long the longest write waited: no longer was any table without an
-// owner. Nobody is refused.
-func TestHandOverGap(t *testing.T) {
-	c := newCluster(t, clusterOptions{delay: linkDelay})
-	c.startAll(t)
-	tables := c.createTables(t, gracefulTables)
-	f := launchLoyal(t, c.targets(), tables, loyalWriters)
-	pause(time.Second)
-	type gap struct{ from, to time.Duration }
-	var gaps []gap
-	for i := range c.nodes {
-		g := gap{from: time.Since(f.began)}
-		if a := c.must(t, i, http.MethodPost, "/v1/node/drain", `{"ttl":"1m","by":"the test"}`, nil); a.status != http.StatusOK {
-			t.Fatalf("drain: %s", a)
-		}
-		eventually(t, 20*time.Second, func() error { return c.owns(t, i, 0) })
-		pause(300 * time.Millisecond)
-		g.to = time.Since(f.began)
-		gaps = append(gaps, g)
-		a := c.must(t, (i+1)%3, http.MethodPost, "/v1/nodes/"+c.nodes[i].id+"/undrain", "", nil)
-		var r api.NodeReport
-		if err := json.Unmarshal(a.body, &r); err != nil || r.Node != c.nodes[i].id || r.Draining || r.Claim != nil {
-			t.Fatalf("undrain: %v: %s", err, a)
-		}
-		eventually(t, 20*time.Second, func() error { return c.owns(t, i, 2) })
-	}
-	lasted := time.Since(f.began)
-	f.stop()
-	r := summarise(f.writes(), lasted)
-	if r.refused > 0 {
-		t.Errorf("%s", r)
-	}
-	for i, g := range gaps {
-		var longest time.Duration
-		for _, w := range f.writes() {
-			if w.at+w.took > g.from && w.at < g.to {
-				longest = max(longest, w.took)
-			}
-		}
-		t.Logf("%s: every table handed over; the longest write meanwhile took %v (median of all: %v)", c.nodes[i].id, longest.Round(time.Millisecond), r.p50.Round(time.Millisecond))
-		if longest > api.Patience {
-			t.Errorf("a write waited %v", longest)
-		}
-	}
 }

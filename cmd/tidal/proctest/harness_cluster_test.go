@@ -67,6 +67,7 @@ func binary(t *testing.T) string {
 // and no delay.
 type clusterOptions struct {
 	nodes        int           // 0: three
+	joiners      int           // of them, the last: they join what the others have formed
 	plain        bool          // no TLS
 	delay        time.Duration // each way, between nodes
 	faults       string        // TIDAL_FAULTS of every start
@@ -159,9 +160,15 @@ func (c *cluster) toml(n *node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[node]\nid = %q\ndata = %q\nlisten = %q\nadvertise = %q\n", n.id,
 		filepath.Join(c.dir, n.id), n.listen, c.scheme()+n.proxy.addr())
-	b.WriteString("\n[cluster]\nname = \"test\"\n\n[cluster.members]\n")
-	for _, m := range c.nodes {
-		fmt.Fprintf(&b, "%s = %q\n", m.id, c.scheme()+m.member.addr())
+	b.WriteString("\n[cluster]\nname = \"test\"\n")
+	founders := c.founders()
+	if slices.Contains(founders, n) {
+		b.WriteString("\n[cluster.members]\n")
+		for _, m := range founders {
+			fmt.Fprintf(&b, "%s = %q\n", m.id, c.scheme()+m.member.addr())
+		}
+	} else {
+		fmt.Fprintf(&b, "join = [%q]\n", c.scheme()+founders[0].proxy.addr())
 	}
 	if !c.o.plain {
 		leaf := filepath.Join(c.dir, "certs", "nodes", n.id)
@@ -187,19 +194,22 @@ func (c *cluster) targets() []target {
 	return ts
 }
 
-// startAll starts every node and waits until all are healthy.
+// founders are the nodes that form the cluster.
+func (c *cluster) founders() []*node { return c.nodes[:len(c.nodes)-c.o.joiners] }
+
+// startAll starts every founder and waits until all are healthy.
 func (c *cluster) startAll(t *testing.T) {
 	t.Helper()
-	for _, n := range c.nodes {
+	for _, n := range c.founders() {
 		n.start(t, c.o.faults)
 	}
 	c.healthy(t, 60*time.Second)
 }
 
-// healthy waits until every node is.
+// healthy waits until every founder is.
 func (c *cluster) healthy(t *testing.T, patience time.Duration) {
 	t.Helper()
-	for i := range c.nodes {
+	for i := range c.founders() {
 		eventually(t, patience, func() error { return c.health(i) })
 	}
 }
@@ -219,28 +229,41 @@ func (c *cluster) health(i int) error {
 	return nil
 }
 
-// createTables makes n tables named t0, t1, …, with a replica on every node.
+// createTables makes n tables named t0, t1, …, with a replica on every founder.
 func (c *cluster) createTables(t *testing.T, n int) []string {
+	t.Helper()
+	return c.createTablesOf(t, n, len(c.founders()))
+}
+
+// createTablesOf makes n tables named t0, t1, …, with so many replicas.
+func (c *cluster) createTablesOf(t *testing.T, n, replicas int) []string {
 	t.Helper()
 	var names, owners []string
 	for k := range n {
 		name := fmt.Sprintf("t%d", k)
-		a := c.must(t, k%len(c.nodes), http.MethodPut, "/v1/tables/"+name, fmt.Sprintf(`{"replicas":%d}`, len(c.nodes)), nil)
+		i := k % len(c.founders())
+		a := c.must(t, i, http.MethodPut, "/v1/tables/"+name, fmt.Sprintf(`{"replicas":%d}`, replicas), nil)
 		if a.status/100 != 2 {
 			t.Fatalf("create %s: %s", name, a)
 		}
-		a = c.must(t, k%len(c.nodes), http.MethodGet, "/v1/tables/"+name, "", nil)
-		var table api.Table
-		if err := json.Unmarshal(a.body, &table); err != nil {
-			t.Fatalf("describe %s: %v: %s", name, err, a.body)
-		}
+		table := c.table(t, i, name)
 		if table.Owner == "" {
-			t.Fatalf("create %s: returned before it has an owner: %s", name, a.body)
+			t.Fatalf("create %s: returned before it has an owner: %+v", name, table)
 		}
 		names, owners = append(names, name), append(owners, name+"="+table.Owner)
 	}
 	t.Logf("owners: %s", strings.Join(owners, " "))
 	return names
+}
+
+// table describes a table as a node sees it.
+func (c *cluster) table(t *testing.T, i int, name string) (table api.Table) {
+	t.Helper()
+	a := c.must(t, i, http.MethodGet, "/v1/tables/"+name, "", nil)
+	if err := json.Unmarshal(a.body, &table); err != nil || a.status != http.StatusOK {
+		t.Fatalf("describe %s: %v: %s", name, err, a)
+	}
+	return table
 }
 
 // answer is an HTTP answer read to its end.

@@ -131,13 +131,13 @@ func launchLoyal(t *testing.T, targets []target, tables []string, perNode int) *
 	for i := range perNode * len(targets) {
 		w := &writer{f: f, id: i, table: tables[i%len(tables)]}
 		f.writers = append(f.writers, w)
-		f.wg.Go(func() { w.stay(i / perNode) })
+		f.wg.Go(func() { w.stay(i/perNode, func() time.Duration { return rand.N(loyalThink) }) })
 	}
 	return f
 }
 
-// stay writes to one node until the fleet stops.
-func (w *writer) stay(i int) {
+// stay writes to one node until the fleet stops, with a pause after each answer.
+func (w *writer) stay(i int, think func() time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -150,7 +150,7 @@ func (w *writer) stay(i int) {
 		w.send(i, &r)
 		r.took = time.Since(w.f.began) - r.at
 		w.writes = append(w.writes, r)
-		timer.Reset(rand.N(loyalThink))
+		timer.Reset(think())
 	}
 }
 

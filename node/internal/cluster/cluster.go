@@ -50,6 +50,8 @@ type Replica struct {
 	State           rafthost.State
 	Leader          string // node that leads, as far as the replica knows
 	Commit, Applied uint64
+	Frontier        uint64        // highest commit that a leader has told this replica of
+	Moved           time.Duration // when Applied last moved, on the host's clock
 }
 
 // Options are what a Cluster is made of.
@@ -73,6 +75,7 @@ type Options struct {
 
 	AdvertiseMember bool // faults for tests: see node.Faults
 	NoAddressProof  bool
+	NoFrontier      bool
 }
 
 // Cluster is this node's membership. Its methods may be called from any

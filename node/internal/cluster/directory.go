@@ -19,6 +19,7 @@ type directory struct {
 		lives  map[string]api.Incarnation // the newest of each node that said hello
 		disks  map[string]api.DiskID      // its disk
 		gone   map[string]api.Incarnation // the last of the node's disk before
+		whole  map[string]api.Incarnation // that said all that it owns
 		owned  map[api.TableID]wire.Owned // tables that this node owns
 		edit   uint64                     // counts changes of owned
 		told   map[string]told            // per peer: what it was told
@@ -42,6 +43,7 @@ func (d *directory) init() {
 	d.mu.lives = map[string]api.Incarnation{}
 	d.mu.disks = map[string]api.DiskID{}
 	d.mu.gone = map[string]api.Incarnation{}
+	d.mu.whole = map[string]api.Incarnation{}
 	d.mu.owned = map[api.TableID]wire.Owned{}
 	d.mu.told = map[string]told{}
 }
@@ -104,6 +106,7 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 		changed = changed || old.by != from || old.term != o.Term
 	}
 	if hb.Full {
+		d.mu.whole[from.Node] = from
 		changed = d.dropWhere(func(id api.TableID, c claim) bool { return c.by == from && !now[id] }) || changed
 	}
 	for _, id := range hb.Gone {
@@ -113,6 +116,19 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 		}
 	}
 	return changed
+}
+
+// unheard returns which of the nodes with a lease have not said yet what they own.
+func (d *directory) unheard(leases []wire.Lease) map[string]bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	out := map[string]bool{}
+	for i := range leases {
+		if inc := leases[i].Incarnation; d.mu.whole[inc.Node] != inc {
+			out[inc.Node] = true
+		}
+	}
+	return out
 }
 
 // disk takes a node's disk, and reports whether it had another. The runs of another

@@ -11,6 +11,10 @@ import (
 	"tidal/node/internal/wire"
 )
 
+// markMost is how long a drain waits for the meta group to make it known: tables go
+// also while that has no leader.
+const markMost = 2 * time.Second
+
 // claims is the word of operators that this node must own nothing, on its own
 // monotonic clock and in memory alone: a claim ends with the operator's life, or
 // the node's.
@@ -185,7 +189,9 @@ func (c *Cluster) Drain(ctx context.Context) {
 	if !c.Formed() {
 		return
 	}
-	c.markLease(ctx, true)
+	mark, cancel := context.WithTimeout(ctx, markMost)
+	c.markLease(mark, true) // keepClaim goes on trying
+	cancel()
 	for c.owesTables() {
 		if c.sleep(ctx, 10*time.Millisecond, c.changed.wait()) {
 			c.o.Log.WarnContext(ctx, "tables were not handed over in time", "tables", c.Owned())

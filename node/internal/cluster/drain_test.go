@@ -169,6 +169,24 @@ func TestAllLeaveAtOnce(t *testing.T) {
 	})
 }
 
+// TestLastLeavesUnasked: the node that is left alone has no quorum that it could take
+// with it, nor anybody who could let it go. It must not wait for that.
+func TestLastLeavesUnasked(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.up()
+		b.create(6)
+		b.nodes["a"].kill()
+		b.nodes["b"].kill()
+		begun := time.Now()
+		if err := b.at("c").leave(b.Context(), 20*time.Second); err != nil {
+			t.Errorf("not let go: %v", err)
+		}
+		if took := time.Since(begun); took > 6*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // TestReleasedIsToldByEveryPeer: a peer that has not heard of the new owners has
 // not released the node.
 func TestReleasedIsToldByEveryPeer(t *testing.T) {

@@ -398,7 +398,13 @@ type holder struct {
 }
 
 func (h *holder) Local(api.TableID) (Replica, bool) { return h.Replica, h.open }
-func (h *holder) All() []Replica                    { return []Replica{h.Replica} }
+
+func (h *holder) All() []Replica {
+	if !h.open {
+		return nil
+	}
+	return []Replica{h.Replica}
+}
 
 // TestDroppedIsForgotten: tables come and go for years, and their ids never again.
 func TestDroppedIsForgotten(t *testing.T) {

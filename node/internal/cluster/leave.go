@@ -19,6 +19,7 @@ const (
 	askAgain   = 200 * time.Millisecond // between two asks to be let go
 	askStands  = 2 * time.Second        // how long one counts
 	doubtStand = 5 * time.Second        // how long a withdrawal whose end is unknown counts as done
+	aloneFor   = time.Second            // how long there must be nobody to ask before a node goes unasked
 )
 
 // asked is who asks the meta leader to be let go, and who may have been without
@@ -84,6 +85,9 @@ func (c *Cluster) releasedBy(ctx context.Context, node string) bool {
 		if _, live := c.View().Lease(node); !live {
 			return true // it learns who owns what before it serves
 		}
+		if c.metaLeader() == "" && !c.heard(node) {
+			return true // its lease stands still, and nothing of it comes here
+		}
 		kept := c.directory.owns() // another node that drains may have just handed some over
 		payload := wire.AppendUvarint(nil, uint64(len(kept)))
 		for _, id := range kept {
@@ -136,12 +140,24 @@ func (c *Cluster) routedTo(node string, but map[api.TableID]bool) string {
 
 // AwaitLeave withdraws this node's lease once no table and not the meta group
 // would lose its quorum by that: the meta leader decides, one node at a time, so
-// that nodes told to stop at once go one after the other. The error is that of
-// the last try when ctx ended.
+// that nodes told to stop at once go one after the other. A node without which no
+// quorum is lost, since none is left, goes unasked: nobody can let it go. The error
+// is that of the last try when ctx ended.
 func (c *Cluster) AwaitLeave(ctx context.Context) error {
 	var last error
+	var alone time.Time // since when; zero: it is not
 	for c.Formed() {
 		change := c.changed.wait()
+		switch {
+		case !c.alone():
+			alone = time.Time{}
+		case alone.IsZero():
+			alone = time.Now()
+		case time.Since(alone) >= aloneFor:
+			c.o.Log.InfoContext(ctx, "going unasked: no quorum is left that this node could take with it")
+			c.left.Store(true)
+			return nil
+		}
 		err := c.askLeave(ctx)
 		if err == nil {
 			c.left.Store(true)
@@ -158,6 +174,59 @@ func (c *Cluster) AwaitLeave(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// alone reports whether the meta group has no leader, and no group of which this
+// node is a voter has a quorum among the nodes that are heard here. Either the
+// others have it without this node, or nobody has: its end changes nothing.
+func (c *Cluster) alone() bool {
+	if c.metaLeader() != "" {
+		return false
+	}
+	v := c.View()
+	heard := map[string]bool{}
+	for _, m := range v.Members {
+		heard[m.Node] = m.Node != c.o.Node && c.heard(m.Node)
+	}
+	return !needed(v, c.o.Node, heard)
+}
+
+// needed reports whether a group that can do without a node could have a quorum of it
+// and the nodes that are heard.
+func needed(v *meta.View, node string, heard map[string]bool) bool {
+	var voters []string
+	for _, m := range v.Members {
+		if m.Voter {
+			voters = append(voters, m.Node)
+		}
+	}
+	if quorumOf(voters, node, heard) {
+		return true
+	}
+	for _, t := range v.Tables {
+		voters = voters[:0]
+		for _, r := range t.Replicas {
+			if r.Voter {
+				voters = append(voters, r.Node)
+			}
+		}
+		if quorumOf(voters, node, heard) {
+			return true
+		}
+	}
+	return false
+}
+
+// quorumOf reports whether a node and those that are heard are a quorum of voters,
+// of which the node is one and not all that there can be.
+func quorumOf(voters []string, node string, heard map[string]bool) bool {
+	quorum, live := len(voters)/2+1, 1
+	for _, n := range voters {
+		if heard[n] {
+			live++
+		}
+	}
+	return slices.Contains(voters, node) && len(voters)-1 >= quorum && live >= quorum
 }
 
 func (c *Cluster) askLeave(ctx context.Context) error {

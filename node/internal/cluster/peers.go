@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/node/internal/meta"
 	"tidal/node/internal/ready"
 	"tidal/node/internal/wire"
 )
@@ -185,13 +186,16 @@ func (c *Cluster) updatePeers(now time.Time) {
 
 // heardMeta takes the meta leader's word of how far it is.
 func (c *Cluster) heardMeta(f ready.Frontier) {
+	if c.o.NoFrontier {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.meta.Heard(f)
 }
 
 // updateLevel moves the latches of readiness, and reports whether all are set.
-// It runs by itself: nobody needs to ask.
+// It runs by itself: nobody needs to ask. It is for keep alone.
 func (c *Cluster) updateLevel() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +209,7 @@ func (c *Cluster) updateLevel() bool {
 			continue // keep opens it
 		}
 		latch := c.mu.level[id]
-		latch.Heard(c.directory.claim(id).frontier)
+		latch.Heard(c.frontierLocked(&l))
 		if l.State.Owns {
 			latch.Lead()
 		}
@@ -213,9 +217,34 @@ func (c *Cluster) updateLevel() bool {
 			delete(c.mu.unlevel, id)
 		}
 	}
-	all = all && len(c.mu.unlevel) == 0
-	c.mu.wasLevel = c.mu.wasLevel || all && c.mu.lease.granted
+	// What was applied of the meta group is in the view by now: that of a newcomer
+	// may have tables that are not open yet.
+	all = all && len(c.mu.unlevel) == 0 && c.reconciled == c.View()
+	if all && c.mu.lease.granted && !c.mu.wasLevel {
+		c.mu.wasLevel = true
+		c.o.Log.Info("all replicas are level", "tables", len(c.mu.level), "since_last_applied", c.sinceApplied())
+	}
 	return all
+}
+
+// frontierLocked returns how far a table's owner is, by its newest word; nothing
+// before the lease is there: what was said before may be old by then.
+func (c *Cluster) frontierLocked(l *Replica) ready.Frontier {
+	f := c.directory.claim(l.ID).frontier
+	if !c.mu.lease.granted || c.o.NoFrontier || f.Index == 0 {
+		return ready.Frontier{}
+	}
+	f.Index = max(f.Index, l.Frontier) // heartbeats of the group say it anew, claims only once
+	return f
+}
+
+// sinceApplied returns how long ago a replica here last applied anything.
+func (c *Cluster) sinceApplied() time.Duration {
+	last := c.gauge.Moved.Load()
+	for _, l := range c.o.Tables.All() {
+		last = max(last, int64(l.Moved))
+	}
+	return c.o.Host.Clock() - time.Duration(last)
 }
 
 // expect notes a replica that was opened: it has to become level.
@@ -253,18 +282,45 @@ func (c *Cluster) Ready(in *ready.Input) {
 	in.Draining = c.drain.Load()
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
 	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
-	for _, l := range c.o.Tables.All() {
+	open := c.o.Tables.All()
+	unheard := c.directory.unheard(v.Leases)
+	delete(unheard, c.o.Node)
+	if !c.mu.wasLevel {
+		in.Tables = unopened(v, c.o.Node, open)
+	}
+	for _, l := range open {
 		if c.mu.wasLevel && comes(v, l.ID, c.o.Node) {
 			continue // a replica that this ready node is given takes no readiness away
 		}
 		r := ready.Replica{Table: l.Name, Applied: l.Applied}
-		r.HasLeader = l.State.Lead != 0 || !c.directory.claim(l.ID).by.IsZero()
+		r.HasLeader = l.State.Lead != 0 || !c.directory.claim(l.ID).by.IsZero() || mayLead(v, l.ID, unheard)
 		if latch := c.mu.level[l.ID]; latch != nil {
 			r.Latch = *latch
 		}
 		r.Snapshot, r.Receives = c.o.Receiving(uint64(l.ID))
 		in.Tables = append(in.Tables, r)
 	}
+}
+
+// mayLead reports whether one of some nodes holds a voter of a table.
+func mayLead(v *meta.View, id api.TableID, nodes map[string]bool) bool {
+	t, exists := v.Table(id)
+	return exists && slices.ContainsFunc(t.Replicas, func(r wire.Replica) bool { return r.Voter && nodes[r.Node] })
+}
+
+// unopened returns the replicas that a node is to hold and has not opened yet.
+func unopened(v *meta.View, node string, open []Replica) []ready.Replica {
+	here := make(map[api.TableID]bool, len(open))
+	for i := range open {
+		here[open[i].ID] = true
+	}
+	var out []ready.Replica
+	for _, t := range v.Tables {
+		if _, holds := t.Replica(node); holds && !here[t.ID] {
+			out = append(out, ready.Replica{Table: t.Name, HasLeader: true})
+		}
+	}
+	return out
 }
 
 // Waiting returns what the node waits for before it belongs to a cluster or has

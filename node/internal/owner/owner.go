@@ -181,6 +181,8 @@ type Local struct {
 	State           rafthost.State
 	Leader          string // node that leads, as far as the replica knows
 	Commit, Applied uint64
+	Frontier        uint64        // highest commit that a leader has told this replica of
+	Moved           time.Duration // when Applied last moved, on the host's clock
 }
 
 func (r *replica) local() Local {
@@ -188,6 +190,7 @@ func (r *replica) local() Local {
 	return Local{
 		Name: r.info.Name, ID: r.info.ID, State: s, Leader: r.node(s.Lead),
 		Applied: r.gauge.Applied.Load(), Commit: r.gauge.Commit.Load(),
+		Frontier: r.gauge.Frontier.Load(), Moved: time.Duration(r.gauge.Moved.Load()),
 	}
 }
 

@@ -76,7 +76,7 @@ func (h *Host) Run(ctx context.Context) (err error) {
 		if err := h.turn(); err != nil { //nolint:contextcheck // a pass that began is carried out
 			return err
 		}
-		h.turned.Store(int64(time.Since(h.start)))
+		h.turned.Store(int64(h.Clock()))
 	}
 }
 
@@ -95,7 +95,7 @@ func (h *Host) turn() error {
 	if !h.stepper.Dirty() {
 		return nil
 	}
-	if err := h.stepper.Pass(time.Since(h.start)); err != nil {
+	if err := h.stepper.Pass(h.Clock()); err != nil {
 		return err
 	}
 	h.synced.Store(h.stepper.Synced())
@@ -329,7 +329,11 @@ func (h *Host) Synced() uint64 { return h.synced.Load() }
 func (h *Host) Turned() time.Duration { return time.Duration(h.turned.Load()) }
 
 // Idle returns how long ago the loop last turned. It turns each tick at least.
-func (h *Host) Idle() time.Duration { return time.Since(h.start) - time.Duration(h.turned.Load()) }
+func (h *Host) Idle() time.Duration { return h.Clock() - time.Duration(h.turned.Load()) }
+
+// Clock returns how long the host has been there, which is the time that its
+// passes and gauges know.
+func (h *Host) Clock() time.Duration { return time.Since(h.start) }
 
 // LogBytes returns roughly what the logs of all groups take on the disk.
 func (h *Host) LogBytes() int64 { return h.logs.Load() }

@@ -83,6 +83,7 @@ func (s *Stepper) ingest(g *group, m *pb.Message) error {
 	g.told = 0
 	g.gauge.Commit.Store(h.Commit)
 	g.gauge.Applied.Store(a.Index)
+	g.gauge.Moved.Store(int64(s.o.Clock())) // an ingest takes its time
 	g.arrival.done(nil)
 	g.arrival = nil
 	return nil

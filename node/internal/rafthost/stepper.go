@@ -32,6 +32,7 @@ type Stepper struct {
 	out     map[string][]byte // batch under way for each node
 	order   []string          // nodes in out, in the order in which they came up
 	pass    uint64
+	now     time.Duration // when the pass began, on the node's monotonic clock
 
 	logBytes int64
 }
@@ -54,6 +55,9 @@ func NewStepper(o Options) (*Stepper, error) {
 		o.Events = func(Event) {}
 	}
 	s := &Stepper{o: o, cache: raftlog.NewCache(o.LogCache), groups: map[uint64]*group{}, lives: map[string]life{}, out: map[string][]byte{}}
+	if o.Clock == nil {
+		s.o.Clock = func() time.Duration { return s.now }
+	}
 	v, found, err := o.DB.Get(store.NodeKey(store.NodePass))
 	if err != nil {
 		return nil, err
@@ -263,7 +267,7 @@ type work struct {
 // node's monotonic clock. An error means that the node must end.
 func (s *Stepper) Pass(now time.Duration) error {
 	todo := s.touched
-	s.touched = nil
+	s.touched, s.now = nil, now
 	works := make([]work, 0, len(todo))
 	for _, g := range todo {
 		g.touched = false
@@ -358,6 +362,7 @@ func (s *Stepper) apply(works []work) error {
 		if len(w.entries) > 0 {
 			w.g.machine.Committed()
 			w.g.gauge.Applied.Store(w.g.log.Applied().Index)
+			w.g.gauge.Moved.Store(int64(s.o.Clock()))
 			s.step(w.g, w.applyResps)
 			if was := w.g.state; w.g.observe(nil, was.Term) {
 				s.o.Events(Event{Group: w.g.id, Was: was, State: w.g.state})

@@ -76,6 +76,9 @@ type Gauge struct {
 	// Frontier is the highest commit index that a leader has told this follower of:
 	// above Commit if it lacks entries, or was not told yet that it has them all.
 	Frontier atomic.Uint64
+	// Moved is when Applied last moved, in nanoseconds of Options.Clock; 0: not since
+	// the replica was opened.
+	Moved atomic.Int64
 }
 
 // Event tells what changed in a group. Events come in order, from the loop.
@@ -142,6 +145,8 @@ type Options struct {
 	DB     *store.DB
 	Sender Sender
 	Events func(Event) // called from Pass
+	// Clock is what Gauge.Moved is read from; nil: when the pass began.
+	Clock func() time.Duration
 
 	// Shipper carries snapshots; nil: none are sent.
 	Shipper Shipper
