@@ -31,6 +31,7 @@ const (
 	leafLife    = 397 * 24 * time.Hour
 	caBackdate  = 25 * time.Hour
 	leafBefore  = time.Hour
+	minLife     = time.Minute
 	minIssuer   = 4 // an issuer must outlive 1/minIssuer of what it signs
 	rootPathLen = 2 // leaves room to sign a next root with this one when it is rotated
 )
@@ -89,7 +90,7 @@ func caName(cluster, what string, pub crypto.PublicKey, now time.Time) (pkix.Nam
 	return pkix.Name{CommonName: fmt.Sprintf("tidal %s %s %s %x", cluster, what, now.UTC().Format(time.DateOnly), sum[:2])}, nil
 }
 
-func newRoot(ctx context.Context, cluster string, key crypto.Signer, nodes []leaf, now time.Time) (*x509.Certificate, error) {
+func newRoot(ctx context.Context, cluster string, key crypto.Signer, s scope, now time.Time) (*x509.Certificate, error) {
 	name, err := caName(cluster, "root", key.Public(), now)
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func newRoot(ctx context.Context, cluster string, key crypto.Signer, nodes []lea
 		Subject: name, PublicKey: key.Public(), NotBefore: now.Add(-caBackdate), NotAfter: now.Add(rootLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLen: rootPathLen, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	constrain(t, cluster, nodes)
+	s.constrain(t, cluster)
 	return sign(ctx, t, nil, key)
 }
 
@@ -132,13 +133,21 @@ func clamp(issuer *x509.Certificate, now time.Time, life time.Duration) (time.Ti
 	case now.Before(issuer.NotBefore):
 		return time.Time{}, &Error{Kind: KindRefused, Message: fmt.Sprintf("the authority %q is not valid before %s, and the clock says %s", name, stamp(issuer.NotBefore), stamp(now)), Hint: "check this machine's clock"}
 	case left <= 0:
-		return time.Time{}, &Error{Kind: KindRefused, Message: fmt.Sprintf("the authority %q expired at %s, and what it signs would be worth nothing", name, stamp(issuer.NotAfter)), Hint: newDirHint}
+		return time.Time{}, &Error{Kind: KindRefused, Message: fmt.Sprintf("the authority %q expired at %s, and what it signs would be worth nothing", name, stamp(issuer.NotAfter)), Hint: issuerHint(issuer)}
 	case left < life/minIssuer:
-		return time.Time{}, &Error{Kind: KindRefused, Message: fmt.Sprintf("the authority %q has %d days left, too little for a certificate of %d days", name, left/(24*time.Hour), life/(24*time.Hour)), Hint: newDirHint}
+		return time.Time{}, &Error{Kind: KindRefused, Message: fmt.Sprintf("the authority %q has %d days left, too little for a certificate of %d days", name, left/(24*time.Hour), life/(24*time.Hour)), Hint: issuerHint(issuer)}
 	case left < life:
 		return issuer.NotAfter, nil
 	}
 	return now.Add(life), nil
+}
+
+// issuerHint is what helps against an issuer at its end.
+func issuerHint(issuer *x509.Certificate) string {
+	if issuer.CheckSignatureFrom(issuer) != nil {
+		return "tidal certs renew ca makes it anew, under the same root"
+	}
+	return newDirHint
 }
 
 const newDirHint = "make a new authority: tidal certs gen with all nodes and another --dir"
@@ -146,7 +155,7 @@ const newDirHint = "make a new authority: tidal certs gen with all nodes and ano
 // issue signs a leaf's certificate and proves it: it must verify from the root
 // as the other side will verify it, constraints included.
 func (a *authority) issue(ctx context.Context, l leaf, pub crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
-	until, err := clamp(a.inter, now, leafLife)
+	until, err := clamp(a.inter, now, l.life)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +200,14 @@ func (a *authority) prove(c *x509.Certificate, l leaf, now time.Time) error {
 	return nil
 }
 
+// scope is what a new root may sign for, besides identities of its cluster.
+type scope struct {
+	like    *x509.Certificate // what another root may, and nothing else; nil: what follows
+	leaves  []leaf            // for these and their neighbours
+	nets    []netip.Prefix    // addresses in these networks
+	anyName bool              // every host name and address
+}
+
 // constrain writes into a root what it may sign for, so that whoever steals its
 // key cannot speak for other clusters or for the rest of the world: identities
 // of this cluster, loopback and private networks and those of the addresses
@@ -198,13 +215,24 @@ func (a *authority) prove(c *x509.Certificate, l leaf, now time.Time) error {
 // one directly under a top-level domain (a.lan) has no domain that its
 // neighbours share and strangers do not; with one of these the DNS names of the
 // root are not limited. There are no excluded names: verifiers disagree on them.
-func constrain(t *x509.Certificate, cluster string, nodes []leaf) {
+func (s scope) constrain(t *x509.Certificate, cluster string) {
 	t.PermittedURIDomains = []string{cluster}
+	t.PermittedDNSDomainsCritical = true
+	if s.like != nil {
+		t.PermittedDNSDomains, t.PermittedIPRanges = s.like.PermittedDNSDomains, s.like.PermittedIPRanges
+		return
+	}
+	if s.anyName {
+		return
+	}
 	for _, p := range []string{"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"} {
 		permitIP(t, netip.MustParsePrefix(p))
 	}
+	for _, p := range s.nets {
+		permitIP(t, p)
+	}
 	domains, limited := []string{"localhost"}, true
-	for _, l := range nodes {
+	for _, l := range s.leaves {
 		domains = append(domains, l.within...)
 		for _, n := range l.names {
 			switch {
@@ -220,7 +248,6 @@ func constrain(t *x509.Certificate, cluster string, nodes []leaf) {
 	if limited {
 		t.PermittedDNSDomains = domains
 	}
-	t.PermittedDNSDomainsCritical = true
 }
 
 func inside(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
@@ -244,6 +271,9 @@ func permitted(root *x509.Certificate) string {
 	var all []string
 	if len(root.PermittedDNSDomains) == 0 {
 		all = append(all, "every host name")
+	}
+	if len(root.PermittedIPRanges) == 0 {
+		all = append(all, "every address")
 	}
 	all = append(all, root.PermittedDNSDomains...)
 	for _, r := range root.PermittedIPRanges {

@@ -31,3 +31,13 @@ func DecodePEM(data []byte) (certs int, key bool, err error) {
 	_, kerr := parseKey("key", blocks)
 	return certs, kerr == nil, nil
 }
+
+// RenewStop is Renew, ended right after so many writes.
+func RenewStop(ctx context.Context, dir string, w Renewal, now time.Time, after int) (Report, error) {
+	return renew(ctx, directory{path: dir, wrote: func(string) error {
+		if after--; after == 0 {
+			return ErrStopped
+		}
+		return nil
+	}}, w, now)
+}

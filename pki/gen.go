@@ -20,6 +20,9 @@ type Plan struct {
 	Nodes     []Node
 	Clients   []Client // besides the admin, which is always made
 	Overwrite bool     // make new keys and certificates for these nodes and clients; the authority stays
+
+	// Life is how long the nodes' and clients' certificates live; 0: 397 days.
+	Life time.Duration
 }
 
 // Node is a node's certificate. It is also valid for localhost, 127.0.0.1 and ::1.
@@ -47,18 +50,18 @@ type Report struct {
 type Result struct {
 	Kind     string    `json:"kind"`  // root, intermediate, bundle, node or client
 	Name     string    `json:"name"`  // node id or client name; "" for the others
-	State    string    `json:"state"` // made or kept
+	State    string    `json:"state"` // made, renewed, removed or kept
 	Path     string    `json:"path"`  // of the certificate
 	NotAfter time.Time `json:"not_after"`
 	Serial   string    `json:"serial"` // hex
 	Names    []string  `json:"names,omitempty"`
 }
 
-// Made returns how many certificates and bundles are new.
+// Made returns how many certificates and bundles are new or changed.
 func (r Report) Made() int {
 	n := 0
 	for _, f := range r.Files {
-		if f.State == "made" {
+		if f.State != "kept" {
 			n++
 		}
 	}
@@ -76,34 +79,20 @@ func Gen(ctx context.Context, dir string, p Plan, now time.Time) (Report, error)
 }
 
 func gen(ctx context.Context, d directory, p Plan, now time.Time) (Report, error) {
-	leaves, err := p.leaves()
+	if len(p.Nodes) == 0 || len(p.Nodes) > maxNodes {
+		return Report{}, errors.Join(CheckCluster(p.Cluster),
+			usage("name each node, as in --node a=node-a.example.com", "%d nodes are named, and 1 to %d can be made at once", len(p.Nodes), maxNodes))
+	}
+	leaves, err := p.leaves(Client{Name: "admin", Role: "admin"})
 	if err != nil {
 		return Report{}, err
 	}
 	if err = makeDir(d.path); err != nil {
 		return Report{}, err
 	}
-	held, err := lock(d.path)
-	if err != nil {
-		return Report{}, err
-	}
-	defer held.Close() //nolint:errcheck // only locked
-	r := &run{ctx: ctx, dir: d, plan: p, leaves: leaves, now: now.UTC().Truncate(time.Second)}
-	r.report = Report{Cluster: p.Cluster, Dir: d.path}
-	for _, step := range []func() error{r.prepareRoot, r.prepareIntermediate, r.prepareBundle, r.prepareLeaves} {
-		if err := step(); err != nil {
-			return Report{}, err
-		}
-	}
-	writes := r.writes
-	if len(r.signed) > 0 {
-		serials, err := writeSerials(r.signed)
-		if err != nil {
-			return Report{}, err
-		}
-		writes = append([]write{serials}, writes...)
-	}
-	return r.report, d.run(writes)
+	r := newRun(ctx, d, p, now)
+	r.leaves, r.scope = leaves, scope{leaves: leaves}
+	return r.work(r.prepareRoot, r.prepareIntermediate, r.prepareBundle, r.prepareLeaves)
 }
 
 // leaf is a certificate that the plan asks for.
@@ -111,6 +100,7 @@ type leaf struct {
 	id     Identity
 	names  []Name
 	within []string
+	life   time.Duration
 }
 
 func (l leaf) isNode() bool { return l.id.Node != "" }
@@ -149,13 +139,15 @@ func (l leaf) uses() []x509.ExtKeyUsage {
 	return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 }
 
-// leaves checks the plan and returns its certificates, the nodes first.
-func (p Plan) leaves() ([]leaf, error) {
+// leaves checks the plan and returns its certificates, the nodes first, then the
+// clients, those that are always made before the others.
+func (p Plan) leaves(always ...Client) ([]leaf, error) {
 	if err := CheckCluster(p.Cluster); err != nil {
 		return nil, err
 	}
-	if len(p.Nodes) == 0 || len(p.Nodes) > maxNodes {
-		return nil, usage("name each node, as in --node a=node-a.example.com", "%d nodes are named, and 1 to %d can be made at once", len(p.Nodes), maxNodes)
+	life, err := leafLifeOf(p.Life)
+	if err != nil {
+		return nil, err
 	}
 	var out []leaf
 	for _, n := range p.Nodes {
@@ -166,13 +158,13 @@ func (p Plan) leaves() ([]leaf, error) {
 		if err != nil {
 			return nil, wrapUsage("node "+n.ID, err)
 		}
-		out = append(out, leaf{id: Identity{Cluster: p.Cluster, Node: n.ID}, names: names, within: n.Within})
+		out = append(out, leaf{id: Identity{Cluster: p.Cluster, Node: n.ID}, names: names, within: n.Within, life: life})
 	}
-	for _, c := range append([]Client{{Name: "admin", Role: "admin"}}, p.Clients...) {
+	for _, c := range append(always, p.Clients...) {
 		if err := checkClient(c.Name, c.Role); err != nil {
 			return nil, err
 		}
-		out = append(out, leaf{id: Identity{Cluster: p.Cluster, Role: c.Role, Name: c.Name}})
+		out = append(out, leaf{id: Identity{Cluster: p.Cluster, Role: c.Role, Name: c.Name}, life: life})
 	}
 	for i, l := range out {
 		if slices.ContainsFunc(out[:i], func(o leaf) bool { return o.String() == l.String() }) {
@@ -190,13 +182,26 @@ func wrapUsage(what string, err error) error {
 	return &Error{Kind: e.Kind, Message: what + ": " + e.Message, Hint: e.Hint, Err: err}
 }
 
-// run is one run of Gen: it looks at each file in turn and collects what is to
+// leafLifeOf returns how long a leaf lives that shall live for life, 0 being the
+// default.
+func leafLifeOf(life time.Duration) (time.Duration, error) {
+	if life == 0 {
+		return leafLife, nil
+	}
+	if life < minLife || life > interLife {
+		return 0, usage("the default, 397 days, suits most", "a life of %s is asked for, and a certificate lives for %s to %d days", life, minLife, interLife/(24*time.Hour))
+	}
+	return life, nil
+}
+
+// run is one run of a command on a directory: it looks at each file in turn and collects what is to
 // be written.
 type run struct {
 	ctx    context.Context //nolint:containedctx // a run lives inside one call
 	dir    directory
 	plan   Plan
 	leaves []leaf
+	scope  scope // of a new root
 	now    time.Time
 
 	ca     authority
@@ -204,6 +209,37 @@ type run struct {
 	signed []*x509.Certificate
 	writes []write
 	report Report
+}
+
+func newRun(ctx context.Context, d directory, p Plan, now time.Time) *run {
+	return &run{
+		ctx: ctx, dir: d, plan: p, now: now.UTC().Truncate(time.Second),
+		report: Report{Cluster: p.Cluster, Dir: d.path},
+	}
+}
+
+// work locks the directory, takes the steps, and writes what they want written:
+// nothing if one fails.
+func (r *run) work(steps ...func() error) (Report, error) {
+	held, err := lock(r.dir.path)
+	if err != nil {
+		return Report{}, err
+	}
+	defer held.Close() //nolint:errcheck // only locked
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return Report{}, err
+		}
+	}
+	writes := r.writes
+	if len(r.signed) > 0 {
+		serials, err := writeSerials(r.signed)
+		if err != nil {
+			return Report{}, err
+		}
+		writes = append([]write{serials}, writes...)
+	}
+	return r.report, r.dir.run(writes)
 }
 
 func (r *run) add(kind, name, state, path string, c *x509.Certificate) {
@@ -291,7 +327,7 @@ func (r *run) prepareRoot() error {
 	if r.ca.rootKey, err = r.keyOrNew(rootKeyFile); err != nil {
 		return err
 	}
-	if r.ca.root, err = newRoot(r.ctx, r.plan.Cluster, r.ca.rootKey, r.leaves, r.now); err != nil {
+	if r.ca.root, err = newRoot(r.ctx, r.plan.Cluster, r.ca.rootKey, r.scope, r.now); err != nil {
 		return err
 	}
 	r.made("root", "", rootCert, r.ca.root)

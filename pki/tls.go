@@ -341,7 +341,7 @@ func dateHint(now time.Time, chain []*x509.Certificate) string {
 	if now.Before(chain[0].NotBefore) {
 		return "check this machine's clock"
 	}
-	return "make a new one: tidal certs gen with the same arguments and --overwrite"
+	return renewHint
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

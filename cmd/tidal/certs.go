@@ -2,8 +2,7 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,113 +14,64 @@ import (
 func (a *app) certsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "certs",
-		Usage: "make the certificates of a cluster",
-		Subcommands: []*cli.Command{{
-			Name:  "gen",
-			Usage: "make what is missing: an authority, one certificate for each node, and an admin's",
-			UsageText: "tidal certs gen --dir DIR --cluster NAME --node ID[=NAME-OR-IP,…] [--node …]\n" +
-				"tidal certs gen --dir DIR --cluster NAME --statefulset S --service SVC --namespace NS --nodes N",
-			Description: "What is there stays as it is: running it again changes nothing, and with more nodes adds theirs.\n" +
-				"A node's certificate is also valid for localhost, 127.0.0.1 and ::1.",
-			Flags:  certsGenFlags(),
-			Action: a.certsGen,
-		}},
+		Usage: "make, renew, check and explain the certificates of a cluster",
+		Subcommands: []*cli.Command{
+			a.certsGenCommand(),
+			a.certsCACommand(),
+			a.certsIssueCommand(),
+			a.certsCSRCommand(),
+			a.certsSignCommand(),
+			a.certsRenewCommand(),
+			a.certsCheckCommand(),
+			a.certsLintCommand(),
+			a.certsCoversCommand(),
+			a.certsVerifyCommand(),
+			a.certsBundleCommand(),
+			a.certsExportCommand(),
+		},
 	}
 }
 
-func certsGenFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "dir", Usage: "`DIR` for the certificates; made if missing"},
-		&cli.StringFlag{Name: "cluster", Usage: "`NAME` of the cluster, as in the nodes' configuration"},
-		&cli.StringSliceFlag{Name: "node", Usage: "a node's id and the names and addresses by which it is dialled, `ID[=NAME-OR-IP,…]`; repeat it"},
-		&cli.StringSliceFlag{Name: "name", Usage: "a `NAME-OR-IP` for which every node's certificate is valid, such as a load balancer's; repeat it"},
-		&cli.StringSliceFlag{Name: "client", Usage: "another client's certificate, `NAME=ROLE`, with role reader, writer or admin; repeat it"},
-		&cli.StringFlag{Name: "statefulset", Usage: "make certificates for the pods of this StatefulSet `S` instead of --node"},
-		&cli.StringFlag{Name: "service", Usage: "its headless service `SVC`"},
-		&cli.StringFlag{Name: "namespace", Usage: "its namespace `NS`"},
-		&cli.StringFlag{Name: "cluster-domain", Usage: "the Kubernetes cluster's `DOMAIN`", Value: "cluster.local"},
-		&cli.IntFlag{Name: "nodes", Usage: "how many of its pods get a certificate, `N`"},
-		&cli.BoolFlag{Name: "overwrite", Usage: "make new keys and certificates for the nodes and clients named; the authority stays"},
-		outputFlag(),
-	}
+// dirFlag is --dir of the commands on a directory of certificates.
+func dirFlag() cli.Flag {
+	return &cli.StringFlag{Name: "dir", Usage: "`DIR` of the certificates, as tidal certs gen makes it"}
 }
 
-func (a *app) certsGen(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
+// dirOf returns --dir, which must be there.
+func dirOf(c *cli.Context) (string, error) {
+	dir := c.String("dir")
+	if dir == "" {
+		return "", withHint(usagef("%s: --dir is missing", c.Command.HelpName), "name the directory of certificates, as in --dir certs")
 	}
-	format, err := formatOf(c)
-	if err != nil {
-		return err
+	return dir, nil
+}
+
+// lifeFlag is --life of the commands that sign.
+func lifeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "life", Usage: "how long the new certificates live, a `DURATION` as 90d or 12h", DefaultText: "397d"}
+}
+
+// lifeOf reads --life; 0: it is not there.
+func lifeOf(c *cli.Context) (time.Duration, error) {
+	text := c.String("life")
+	if text == "" {
+		return 0, nil
 	}
-	for _, name := range []string{"dir", "cluster"} {
-		if c.String(name) == "" {
-			return withHint(usagef("certs gen: --%s is missing", name), "tidal certs gen --dir certs --cluster prod --node a=node-a.example.com --node b=… --node c=…")
+	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n int
+		if n, err = strconv.Atoi(days); err == nil {
+			d = time.Duration(n) * 24 * time.Hour
 		}
 	}
-	plan, err := certsPlan(c)
-	if err != nil {
-		return err
+	if err != nil || d <= 0 {
+		return 0, withHint(usagef("%s: --life is %q", c.Command.HelpName, text), "it is a duration, as 90d or 12h")
 	}
-	report, err := pki.Gen(c.Context, c.String("dir"), plan, time.Now())
-	if err != nil {
-		return err
-	}
-	return a.printCerts(c, report, format)
+	return d, nil
 }
 
-func certsPlan(c *cli.Context) (pki.Plan, error) {
-	plan := pki.Plan{Cluster: c.String("cluster"), Overwrite: c.Bool("overwrite")}
-	var err error
-	switch set := c.String("statefulset"); {
-	case set != "" && len(c.StringSlice("node")) > 0:
-		return plan, usagef("certs gen: --node and --statefulset exclude each other")
-	case set != "":
-		plan.Nodes, err = pki.StatefulSet{
-			Name: set, Service: c.String("service"), Namespace: c.String("namespace"),
-			Domain: c.String("cluster-domain"), Nodes: c.Int("nodes"),
-		}.Expand()
-	default:
-		for _, name := range []string{"service", "namespace", "cluster-domain", "nodes"} {
-			if c.IsSet(name) {
-				return plan, withHint(usagef("certs gen: --%s is for pods, and no --statefulset is given", name), "name nodes with --node, or the StatefulSet with --statefulset")
-			}
-		}
-		plan.Nodes, err = certsNodes(c.StringSlice("node"))
-	}
-	if err != nil {
-		return plan, err
-	}
-	for i := range plan.Nodes {
-		plan.Nodes[i].Names = append(slices.Clone(plan.Nodes[i].Names), c.StringSlice("name")...)
-	}
-	for _, s := range c.StringSlice("client") {
-		name, role, ok := strings.Cut(s, "=")
-		if !ok {
-			return plan, withHint(usagef("certs gen: --client %s has no role", s), "write it as --client "+s+"=writer; the roles are "+strings.Join(pki.Roles(), ", "))
-		}
-		plan.Clients = append(plan.Clients, pki.Client{Name: name, Role: role})
-	}
-	return plan, nil
-}
-
-func certsNodes(flags []string) ([]pki.Node, error) {
-	var nodes []pki.Node
-	for _, s := range flags {
-		id, names, ok := strings.Cut(s, "=")
-		n := pki.Node{ID: id}
-		if ok {
-			if names == "" {
-				return nil, withHint(usagef("certs gen: --node %s names nothing behind the =", s), "write --node "+id+"=NAME-OR-IP, or --node "+id+" for this machine alone")
-			}
-			n.Names = strings.Split(names, ",")
-		}
-		nodes = append(nodes, n)
-	}
-	return nodes, nil
-}
-
-func (a *app) printCerts(c *cli.Context, r pki.Report, format string) error {
+// printCerts tells what a command made of a directory.
+func (a *app) printCerts(r pki.Report, format string) error {
 	for _, n := range r.Notes {
 		a.say("note: %s", n)
 	}
@@ -130,7 +80,11 @@ func (a *app) printCerts(c *cli.Context, r pki.Report, format string) error {
 	}
 	var rows [][]string
 	for _, f := range r.Files {
-		rows = append(rows, []string{f.Kind, f.Name, f.State, f.NotAfter.Format(time.DateOnly), f.Path})
+		expires := ""
+		if !f.NotAfter.IsZero() {
+			expires = f.NotAfter.Format(time.DateOnly)
+		}
+		rows = append(rows, []string{f.Kind, f.Name, f.State, expires, f.Path})
 	}
 	if err := a.writeTable([]string{"KIND", "NAME", "STATE", "EXPIRES", "FILE"}, rows); err != nil {
 		return err
@@ -139,29 +93,23 @@ func (a *app) printCerts(c *cli.Context, r pki.Report, format string) error {
 	if made == 0 {
 		a.say("cluster %s: nothing to do, all %d files are there", r.Cluster, len(r.Files))
 	} else {
-		a.say("cluster %s: %d made, %d kept", r.Cluster, made, len(r.Files)-made)
+		a.say("cluster %s: %s, %d kept", r.Cluster, madeText(r), len(r.Files)-made)
 	}
-	a.say("next: %s", certsNext(c, r))
 	return nil
 }
 
-// certsNext is what to do with the certificates.
-func certsNext(c *cli.Context, r pki.Report) string {
-	if c.String("statefulset") != "" {
-		args := []string{"kubectl", "-n", c.String("namespace"), "create", "secret", "generic", c.String("statefulset") + "-tls", "--from-file=" + filepath.Join(r.Dir, "bundle.crt")}
+func madeText(r pki.Report) string {
+	var parts []string
+	for _, state := range []string{"made", "renewed"} {
+		n := 0
 		for _, f := range r.Files {
-			if f.Kind == "node" {
-				dir := filepath.Dir(f.Path)
-				args = append(args, fmt.Sprintf("--from-file=%s.crt=%s", f.Name, f.Path), fmt.Sprintf("--from-file=%s.key=%s", f.Name, filepath.Join(dir, "tls.key")))
+			if f.State == state {
+				n++
 			}
 		}
-		return strings.Join(args, " ")
-	}
-	for _, f := range r.Files {
-		if f.Kind == "node" {
-			files := pki.NodeFiles(r.Dir, f.Name)
-			return fmt.Sprintf("take bundle.crt and nodes/ID/tls.* to each node, then for node %s: tidal serve --config tidal.toml --tls-ca %s --tls-cert %s --tls-key %s", f.Name, files.CA, files.Cert, files.Key)
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	return "tidal serve --config tidal.toml"
+	return strings.Join(parts, ", ")
 }
