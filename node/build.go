@@ -33,7 +33,7 @@ func (n *node) build() error {
 		return err
 	}
 	n.host = rafthost.NewHost(n.stepper, 0)
-	n.tables = owner.New(owner.Options{Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold})
+	n.tables = owner.New(owner.Options{Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold, NoIDs: f.NoRequestIDs})
 	p := peer.Options{
 		Node:    c.Node.ID,
 		Hello:   func(k wire.ConnKind) wire.Hello { return n.cluster.Hello(k) },

@@ -67,4 +67,5 @@ type Faults struct {
 	NoAddressProof    bool          // grant leases without dialling their address
 	NeverQuiet        bool          // tick all groups, always
 	NoFrontier        bool          // what leaders say of how far they are makes no replica level
+	NoRequestIDs      bool          // forget at once which writes were done
 }

@@ -19,6 +19,21 @@ type fakeNode struct {
 	asked  []string // "METHOD path?query body"
 }
 
+// conditionsOf returns the conditions of a write, and its key if it was chosen.
+func conditionsOf(r *http.Request) string {
+	s := ""
+	if v := r.Header["If-Match"]; len(v) > 0 {
+		s += " if-match " + strings.Join(v, ",")
+	}
+	if v := r.Header["If-None-Match"]; len(v) > 0 {
+		s += " if-none-match " + strings.Join(v, ",")
+	}
+	if k := r.Header.Get(api.HeaderIdempotency); k != "" && len(k) < 10 {
+		s += " key " + k
+	}
+	return s
+}
+
 func newFakeNode(t *testing.T) *fakeNode {
 	t.Helper()
 	lag := int64(3)
@@ -36,13 +51,19 @@ func newFakeNode(t *testing.T) *fakeNode {
 	}}
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		n.asked = append(n.asked, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body)))
+		n.asked = append(n.asked, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body))+conditionsOf(r))
 		w.Header().Set(api.HeaderNode, "a")
 		w.Header().Set("ETag", `"2-12"`)
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/none"):
 			w.WriteHeader(http.StatusNotFound)
 			_ = json.NewEncoder(w).Encode(api.Problem{Code: api.CodeRowNotFound, Detail: "there is no row"})
+		case strings.HasSuffix(r.URL.Path, "/other"):
+			w.WriteHeader(http.StatusPreconditionFailed)
+			_ = json.NewEncoder(w).Encode(api.Problem{Code: api.CodePreconditionFailed, Detail: `the row's version is "2-12"`})
+		case strings.HasSuffix(r.URL.Path, "/text"):
+			w.Header().Set(api.HeaderLag, "5")
+			_, _ = io.WriteString(w, "hé llo")
 		case strings.Contains(r.URL.Path, "/rows/") && r.Method == http.MethodGet:
 			w.Header().Set(api.HeaderLag, "5")
 			_, _ = w.Write([]byte{0, 0xff, '\n'})
@@ -150,6 +171,11 @@ func TestClusterCommands(t *testing.T) {
 		{line: "rows put t k", code: exitUsage, stderr: "argument VALUE|- is missing"},
 		{line: "rows get t k", asks: "GET /v1/tables/t/rows/k", stdout: "\x00\xff\n"},
 		{line: "rows get t k --consistency local", asks: "GET /v1/tables/t/rows/k?consistency=local", stdout: "\x00\xff\n", stderr: "node a lacks 5 entries"},
+		{line: "rows get t k -o wide", asks: "GET /v1/tables/t/rows/k", stdout: "ETAG    SIZE  NODE  OWNER  LAG  VALUE\n\"2-12\"  3     a     -      5    \"\\x00\\xff\\n\"\n"},
+		{line: "rows get t text -o wide", asks: "GET /v1/tables/t/rows/text", stdout: "5    hé llo"},
+		{line: "rows get t k -o json", asks: "GET /v1/tables/t/rows/k", stdout: `"value_base64": "AP8K"`},
+		{line: "rows get t text -o json", asks: "GET /v1/tables/t/rows/text", stdout: `"value": "hé llo"`},
+		{line: "rows get t k -o yaml", code: exitUsage, stderr: "hint: it is table, wide or json"},
 		{line: "rows get t k --consistency=some", code: exitUsage, stderr: "it is linearizable or local"},
 		{line: "rows get t none", asks: "GET /v1/tables/t/rows/none", code: exitFailed, stderr: "tidal: get t/none: there is no row (row-not-found)\n"},
 		{line: "rows get t " + strings.Repeat("k", 1025), code: exitUsage, stderr: "1025 bytes"},
@@ -157,6 +183,18 @@ func TestClusterCommands(t *testing.T) {
 		{line: "rows head t k -o json", asks: "HEAD /v1/tables/t/rows/k", stdout: `"size": 77`},
 		{line: "rows head t none", asks: "HEAD /v1/tables/t/rows/none", code: exitFailed, stderr: "row-not-found"},
 		{line: "rows delete t k", asks: "DELETE /v1/tables/t/rows/k", stderr: says},
+		{line: `rows put t k v --if-match "2-12" --if-match 2-13`, asks: `PUT /v1/tables/t/rows/k v if-match "2-12","2-13"`, stdout: "\"2-12\"\n"},
+		{line: "rows put t k v --if-match *", asks: "PUT /v1/tables/t/rows/k v if-match *", stdout: "\"2-12\"\n"},
+		{line: "rows put t k v --if-none-match * --idempotency-key one", asks: "PUT /v1/tables/t/rows/k v if-none-match * key one", stdout: "\"2-12\"\n"},
+		{line: "rows delete t k --if-match 2-12", asks: `DELETE /v1/tables/t/rows/k if-match "2-12"`},
+		{
+			line: "rows put t other v --if-match 2-11", asks: `PUT /v1/tables/t/rows/other v if-match "2-11"`,
+			code: exitRefused, stderr: `tidal: put t/other: the row's version is "2-12" (precondition-failed)`,
+		},
+		{line: "rows put t k v --if-match 2.12", code: exitUsage, stderr: "hint: tidal rows get TABLE KEY -o wide shows it"},
+		{line: "rows put t k v --if-none-match 2-12", code: exitUsage, stderr: `--if-none-match: "2-12" is not *`},
+		{line: "rows put t k v --if-none-match * --if-match 2-12", code: exitUsage, stderr: "cannot be there and not be there"},
+		{line: "rows delete t k --idempotency-key=", code: exitUsage, stderr: "1 to 256 bytes"},
 
 		{line: "node list", asks: "GET /v1/nodes", stdout: "a     live              serving  1       leader   -                      https://10.0.0.1:8433"},
 		{line: "node list", asks: "GET /v1/nodes", stdout: "b     draining, silent  -        0       learner  ann, epoch 4, 9s left"},

@@ -127,7 +127,7 @@ func codeOfKind(err error) exitCode {
 	switch code := api.CodeOf(err); {
 	case code == api.CodeUnauthorized || code == api.CodeForbidden:
 		return exitAuth
-	case code == api.CodeConflict:
+	case code == api.CodeConflict || code == api.CodePreconditionFailed:
 		return exitRefused
 	case code == api.CodeNotReady:
 		return exitNotReady

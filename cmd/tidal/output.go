@@ -13,6 +13,7 @@ import (
 // The forms of a command's data on stdout.
 const (
 	formatTable = "table"
+	formatWide  = "wide" // of a few commands
 	formatJSON  = "json"
 )
 

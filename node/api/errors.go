@@ -105,6 +105,9 @@ type Error struct {
 	Hint       string        // what to do about it
 	RetryAfter time.Duration // when sending it again makes sense; 0: not said
 	Owner      string        // of stale-owner: the node that owns the table as far as known
+	// At is, of precondition-failed, the version of the row that is there, zero if
+	// there is none; of behind, a position of the table that is new enough.
+	At Position
 }
 
 // Error returns the message, the code and the hint.

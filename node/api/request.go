@@ -77,6 +77,9 @@ type Principal struct {
 	Role Role
 }
 
+// MaxTags is the most entity tags that a condition may list.
+const MaxTags = 16
+
 // Position is a place in a table's history: the raft index of an entry of one
 // table. The zero position is before all.
 type Position struct {
@@ -88,24 +91,55 @@ type Position struct {
 // name, since table ids do not.
 type Version = Position
 
-// ETag returns the version as an HTTP entity tag: "TABLE-INDEX" in hex, quoted.
-func ETag(v Version) string { return fmt.Sprintf("\"%x-%x\"", uint64(v.Table), v.Index) }
+// String returns the position as TABLE-INDEX in hex.
+func (p Position) String() string {
+	b := strconv.AppendUint(make([]byte, 0, 33), uint64(p.Table), 16)
+	return string(strconv.AppendUint(append(b, '-'), p.Index, 16))
+}
+
+// ParsePosition reads the form of Position.String.
+func ParsePosition(s string) (Position, bool) {
+	table, index, dash := strings.Cut(s, "-")
+	t, err1 := strconv.ParseUint(table, 16, 64)
+	i, err2 := strconv.ParseUint(index, 16, 64)
+	return Position{Table: TableID(t), Index: i}, dash && err1 == nil && err2 == nil
+}
+
+// ETag returns the version as an HTTP entity tag: the position in quotes.
+func ETag(v Version) string { return `"` + v.String() + `"` }
 
 // ParseETag reads the form that ETag writes.
 func ParseETag(s string) (Version, error) {
-	inner, ok := strings.CutPrefix(s, `"`)
+	inner, opened := strings.CutPrefix(s, `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)
-	table, index, dash := strings.Cut(inner, "-")
-	t, err1 := strconv.ParseUint(table, 16, 64)
-	i, err2 := strconv.ParseUint(index, 16, 64)
-	if !ok || !closed || !dash || err1 != nil || err2 != nil {
-		return Version{}, &Error{
-			Code:    CodeBadRequest,
-			Message: fmt.Sprintf("entity tag %s is not one that this server gave", clip(s)),
-			Hint:    `send back the ETag header of an earlier answer, with its quotes`,
+	if v, ok := ParsePosition(inner); ok && opened && closed {
+		return v, nil
+	}
+	return Version{}, &Error{
+		Code:    CodeBadRequest,
+		Message: fmt.Sprintf("entity tag %s is not one that this server gave", clip(s)),
+		Hint:    `send back the ETag header of an earlier answer, with its quotes`,
+	}
+}
+
+// ParseETags reads the lists of entity tags that an If-Match header holds, up to
+// MaxTags of them. One that is "*" and nothing else gives none, and true.
+func ParseETags(lists []string) (tags []Version, all bool, err error) {
+	if len(lists) == 1 && strings.TrimSpace(lists[0]) == "*" {
+		return nil, true, nil
+	}
+	for _, list := range lists {
+		for tag := range strings.SplitSeq(list, ",") {
+			v, err := ParseETag(strings.TrimSpace(tag))
+			if err != nil {
+				return nil, false, err
+			}
+			if tags = append(tags, v); len(tags) > MaxTags {
+				return nil, false, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("a condition lists more than %d entity tags", MaxTags)}
+			}
 		}
 	}
-	return Version{Table: TableID(t), Index: i}, nil
+	return tags, false, nil
 }
 
 // Request is one row operation on its way from the node it entered to the
@@ -119,11 +153,14 @@ type Request struct {
 	Value []byte
 	Local bool // ?consistency=local: read what this replica has
 
-	IfMatch     *Version // of a write: only if the row's version is this one
-	IfNoneMatch bool     // of a put: only if there is no such row
+	// Conditions of a write. The table decides them, so that they hold when the
+	// write is done and not just when it was asked for.
+	IfMatch     []Version // only if the row's version is one of these; empty: no condition
+	IfExists    bool      // only if there is such a row
+	IfNoneMatch bool      // only if there is no such row
 
 	Deadline  time.Time // when the answer is no longer wanted
-	Born      Position  // highest committed position of the table that the entering node knew
+	Born      Position  // highest committed position of the table that the client, or else the entering node, knew
 	Hops      uint8     // how often it was forwarded; a node never forwards twice
 	Principal Principal
 }
@@ -131,7 +168,7 @@ type Request struct {
 // Response is the answer to a Request that was served.
 type Response struct {
 	Found   bool    // a read met a row
-	Version Version // of the row read or written
+	Version Version // of the row read or written; of a delete: its own position, which no row has
 	Value   []byte  // of a get
 	Size    int     // bytes of the value, of a head too
 	Lag     uint64  // of a local read: entries that this replica is known to lack

@@ -9,6 +9,7 @@ const (
 	HeaderLag         = "Tidal-Lag"         // entries that a local read's replica lacks
 	HeaderNode        = "Tidal-Node"        // node that answered
 	HeaderOwner       = "Tidal-Owner"       // node that served the request as owner
+	HeaderPosition    = "Tidal-Position"    // of a table: what the node, or the client, knows to be committed
 	HeaderIdempotency = "Idempotency-Key"
 )
 

@@ -133,7 +133,7 @@ func TestRows(t *testing.T) {
 	if err != nil || row.Value != nil || row.Size != 3 {
 		t.Errorf("head: %+v, %v", row, err)
 	}
-	if err := c.Delete(t.Context(), "t", key, client.WriteOptions{IfMatch: &v, Key: "mine"}); err != nil {
+	if err := c.Delete(t.Context(), "t", key, client.WriteOptions{IfMatch: []api.Version{v, {Table: 2, Index: 19}}, Key: "mine", Position: v}); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 	got := s.asked()

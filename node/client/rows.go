@@ -19,6 +19,9 @@ type Row struct {
 	Lag     uint64 // of a local read: entries that the replica is known to lack
 	Node    string // that answered
 	Owner   string // that served the request; "" of a local read
+	// Position is one of the table that was committed before the answer; zero: the
+	// node knew none.
+	Position api.Position
 }
 
 // ReadOptions say how to read.
@@ -26,11 +29,22 @@ type ReadOptions struct {
 	Local bool // what the answering node's replica has, however old
 }
 
-// WriteOptions say under which condition to write.
+// WriteOptions say under which conditions to write. If they do not hold, nothing
+// is done, and the error's code is api.CodePreconditionFailed; its At is the
+// version of the row that is there.
 type WriteOptions struct {
-	IfMatch  *api.Version // only if the row's version is this one
-	IfAbsent bool         // of a put: only if there is no such row
-	Key      string       // Idempotency-Key; "": a new one
+	IfMatch  []api.Version // only if the row's version is one of these
+	IfExists bool          // only if there is such a row, as IfMatch says too
+	IfAbsent bool          // only if there is no such row
+
+	// Key is the Idempotency-Key; "": a new one. A write that was sent with it
+	// before, in this call or another, is done once.
+	Key string
+	// Position, with a Key, is of an answer that came before the write was first
+	// sent with it: then it is not done twice however late it is sent again. One
+	// that is too late ends with api.CodeOutcomeUnknown. Zero: not said, and a copy
+	// that arrives more than 15 minutes later may be done again.
+	Position api.Position
 }
 
 // Get reads a row. If there is none, the error's code is api.CodeRowNotFound.
@@ -64,6 +78,7 @@ func (c *Client) read(ctx context.Context, method, path string, o ReadOptions) (
 			return Row{}, fmt.Errorf("read the answer: header %s: %w", api.HeaderLag, err)
 		}
 	}
+	row.Position, _ = api.ParsePosition(a.header.Get(api.HeaderPosition)) // zero if it is not there
 	if row.Version, err = api.ParseETag(a.header.Get("ETag")); err != nil {
 		return Row{}, fmt.Errorf("read the answer: %w", err)
 	}
@@ -94,8 +109,14 @@ func (c *Client) write(ctx context.Context, method, path string, value []byte, o
 		o.Key = rand.Text()
 	}
 	h := http.Header{api.HeaderIdempotency: {o.Key}}
-	if o.IfMatch != nil {
-		h.Set("If-Match", api.ETag(*o.IfMatch))
+	if o.Position.Index != 0 {
+		h.Set(api.HeaderPosition, o.Position.String())
+	}
+	for _, v := range o.IfMatch {
+		h.Add("If-Match", api.ETag(v))
+	}
+	if o.IfExists && len(o.IfMatch) == 0 {
+		h.Add("If-Match", "*")
 	}
 	if o.IfAbsent {
 		h.Set("If-None-Match", "*")

@@ -197,6 +197,9 @@ func refusal(endpoint, method string, a *answer) error {
 	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
+	if v, err := api.ParseETag(a.header.Get("ETag")); err == nil {
+		e.At = v
+	}
 	if method == http.MethodHead {
 		e.Message = endpoint + " answered " + status
 		return e

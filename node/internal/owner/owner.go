@@ -29,9 +29,14 @@ type Options struct {
 	Node string // own id
 	DB   *store.DB
 	Host *rafthost.Host
+	// MadeBytes and KeyedBytes bound what a table remembers of its answers; 0: as
+	// table.Machine.Bound says.
+	MadeBytes, KeyedBytes int64
 	// Hold keeps a table without an owner for so long before each hand-over: a
 	// fault for tests.
 	Hold time.Duration
+	// NoIDs has tables forget at once which writes they have done: a fault too.
+	NoIDs bool
 }
 
 // Tables are the replicas of tables on this node. Its methods may be called from
@@ -53,6 +58,8 @@ type replica struct {
 	gauge rafthost.Gauge
 	state atomic.Pointer[rafthost.State]
 	held  atomic.Bool // by Hold
+
+	ticked atomic.Int64 // when the clock was last moved for a write that found no room
 }
 
 // shape is where the replicas of a table are. It never changes.
@@ -93,7 +100,7 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 	if !ok {
 		return fmt.Errorf("table %s: no replica belongs on %s", info.Name, t.o.Node)
 	}
-	m, err := table.Open(t.o.DB, info.ID)
+	m, err := t.machine(info.ID)
 	if err != nil {
 		return err
 	}
@@ -116,9 +123,18 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 	return nil
 }
 
+// machine returns the machine of a table as the database has it.
+func (t *Tables) machine(id api.TableID) (*table.Machine, error) {
+	m, err := table.Open(t.o.DB, id)
+	if err == nil {
+		m.Bound(t.o.MadeBytes, t.o.KeyedBytes)
+	}
+	return m, err
+}
+
 // reopen returns the machine of a table as a snapshot brought it.
 func (t *Tables) reopen(r *replica) (rafthost.Machine, error) {
-	m, err := table.Open(t.o.DB, r.info.ID)
+	m, err := t.machine(r.info.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -271,23 +287,18 @@ func (t *Tables) read(r *replica, req *api.Request) (*api.Response, error) {
 }
 
 func (t *Tables) write(ctx context.Context, r *replica, req *api.Request) (*api.Response, error) {
-	if req.Keyed && r.table.Load().IDBytes() >= table.MaxIDBytes {
-		return nil, &api.Error{
-			Code: api.CodeTooMany, Message: "table " + r.info.Name + " remembers as many answers to an " + api.HeaderIdempotency + " as it may",
-			Hint: "answers are kept for 15 minutes; writes without the header go on", RetryAfter: time.Minute,
-		}
+	if err := t.room(ctx, r, req); err != nil {
+		return nil, err
 	}
 	c := wire.Command{
 		Op: req.Op, ID: req.ID, Keyed: req.Keyed, Born: req.Born.Index,
-		IfAbsent: req.IfNoneMatch, Key: req.Key, Value: req.Value,
+		IfMatch: req.IfMatch, IfAbsent: req.IfNoneMatch, IfExists: req.IfExists, Key: req.Key, Value: req.Value,
 	}
-	if req.IfMatch != nil {
-		if c.IfMatch = req.IfMatch.Index; req.IfMatch.Table != r.info.ID || c.IfMatch == 0 {
-			return nil, &api.Error{Code: api.CodePreconditionFailed, Message: "the entity tag is not of a row that this table has had"}
-		}
+	if t.o.NoIDs {
+		c.ID = api.RequestID{}
 	}
 	c.Hash = c.RequestHash(r.info.ID)
-	answer, err := t.o.Host.Propose(ctx, uint64(r.info.ID), req.ID, wire.AppendCommand(nil, &c))
+	answer, err := t.o.Host.Propose(ctx, uint64(r.info.ID), c.ID, wire.AppendCommand(nil, &c))
 	if err != nil {
 		return nil, t.refusal(r, err)
 	}
@@ -295,7 +306,7 @@ func (t *Tables) write(ctx context.Context, r *replica, req *api.Request) (*api.
 	if !ok {
 		return nil, fmt.Errorf("table %s: an answer of type %T", r.info.Name, answer)
 	}
-	if err := a.Err(); err != nil {
+	if err := a.Err(r.info.ID); err != nil {
 		return nil, err
 	}
 	return &api.Response{Found: true, Version: api.Version{Table: r.info.ID, Index: a.Version}}, nil

@@ -41,6 +41,11 @@ type node struct {
 
 func newTrio(t *testing.T, hold time.Duration) *trio {
 	t.Helper()
+	return newTrioWith(t, owner.Options{Hold: hold})
+}
+
+func newTrioWith(t *testing.T, o owner.Options) *trio {
+	t.Helper()
 	c := &trio{T: t, nodes: map[string]*node{}}
 	for _, id := range []string{"a", "b", "c"} {
 		n := &node{trio: c, id: id}
@@ -51,7 +56,8 @@ func newTrio(t *testing.T, hold time.Duration) *trio {
 		s, err := rafthost.NewStepper(rafthost.Options{DB: n.db, Sender: n, Events: func(e rafthost.Event) { n.tables.Observe(e) }})
 		c.check(err)
 		n.host = rafthost.NewHost(s, 20*time.Millisecond)
-		n.tables = owner.New(owner.Options{Node: id, DB: n.db, Host: n.host, Hold: hold})
+		o.Node, o.DB, o.Host = id, n.db, n.host
+		n.tables = owner.New(o)
 	}
 	for _, n := range c.nodes {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -195,17 +201,19 @@ func TestRows(t *testing.T) {
 		t.Errorf("get of nothing: %+v, %v", get, err)
 	}
 	r := request(api.OpPut, "k", "two")
-	r.IfMatch = &api.Version{Table: table, Index: put.Version.Index + 1}
+	r.IfMatch = []api.Version{{Table: table, Index: put.Version.Index + 1}}
 	_, err = do(r)
-	c.code("another version is there", err, api.CodePreconditionFailed)
-	for _, v := range []api.Version{{Table: table + 1, Index: put.Version.Index}, {Table: table}} {
-		r = request(api.OpPut, "k", "three")
-		r.IfMatch = &v
+	if e := c.code("another version is there", err, api.CodePreconditionFailed); e.At != put.Version {
+		t.Errorf("the version that is there: %v, want %v", e.At, put.Version)
+	}
+	for i, v := range []api.Version{{Table: table + 1, Index: put.Version.Index}, {Table: table}} {
+		r = request(api.OpPut, "k", fmt.Sprint("three", i))
+		r.IfMatch = []api.Version{v}
 		_, err = do(r)
 		c.code("a tag of another table, or of none", err, api.CodePreconditionFailed)
 	}
 	r = request(api.OpPut, "k", "four")
-	r.IfMatch = &put.Version
+	r.IfMatch = []api.Version{{Table: 9}, put.Version}
 	_, err = do(r)
 	c.check(err)
 	r = request(api.OpPut, "k", "five")

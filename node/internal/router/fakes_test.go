@@ -45,6 +45,11 @@ func (d *directory) own(owner string, term uint64) {
 	d.put(router.Route{Table: 7, Owner: owner, Term: term, Born: api.Position{Table: 7, Index: 100 * term}})
 }
 
+// routeTo is a route to an owner, with the position of the table that is known.
+func routeTo(owner string, born uint64) router.Route {
+	return router.Route{Table: 7, Owner: owner, Term: 1, Born: api.Position{Table: 7, Index: born}}
+}
+
 func (d *directory) put(r router.Route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,6 +82,8 @@ type call struct {
 type cluster struct {
 	start  time.Time
 	answer func(ctx context.Context, c call) error // nil: it is served
+	// version is what answers say was written or read.
+	version api.Version
 
 	mu struct {
 		sync.Mutex
@@ -100,7 +107,7 @@ func (c *cluster) take(ctx context.Context, one call) (*api.Response, error) {
 	if err := c.answer(ctx, one); err != nil {
 		return nil, err
 	}
-	return &api.Response{Found: true, Value: []byte(one.node)}, nil
+	return &api.Response{Found: true, Value: []byte(one.node), Version: c.version}, nil
 }
 
 func (c *cluster) calls() []call {

@@ -74,6 +74,7 @@ type Options struct {
 type Router struct {
 	o       Options
 	waiting atomic.Int64 // bytes of the requests that wait
+	met     positions
 }
 
 // New returns a router.
@@ -100,7 +101,8 @@ func (r *Router) Waiting() int64 { return r.waiting.Load() }
 // no owner that answers, for the patience or until the request's Deadline, and
 // sends again what may be sent again. It fills in the request's Deadline and
 // Born. A Born.Table that is set already pins the request to that life of the
-// table. The error is an *api.Error, or ctx's cause if the client left.
+// table; a Born.Index, which is the client's, is kept. The error is an *api.Error,
+// or ctx's cause if the client left.
 func (r *Router) Do(ctx context.Context, req *api.Request) (*api.Response, error) {
 	start := time.Now()
 	if limit := start.Add(r.o.Patience); req.Deadline.IsZero() || req.Deadline.After(limit) {
@@ -108,7 +110,7 @@ func (r *Router) Do(ctx context.Context, req *api.Request) (*api.Response, error
 	}
 	ctx, cancel := context.WithDeadline(ctx, req.Deadline)
 	defer cancel()
-	t := trip{r: r, req: req}
+	t := trip{r: r, req: req, fixed: req.Born.Index != 0}
 	defer t.release()
 	resp, err := t.run(ctx)
 	r.o.Observe(Event{

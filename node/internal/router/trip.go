@@ -24,8 +24,9 @@ type target struct {
 
 // trip is one request's way to its owner.
 type trip struct {
-	r   *Router
-	req *api.Request
+	r     *Router
+	req   *api.Request
+	fixed bool // Born is the client's word: an attempt before this trip may have been applied
 
 	asked   []target   // that failed since the last look; each is asked once between two looks
 	hint    string     // owner named by the last stale-owner answer
@@ -77,8 +78,8 @@ func (t *trip) pin(route Route) bool {
 	}
 	// An attempt that did nothing leaves nothing behind that could arrive later. So
 	// a node that was behind, as after it stood still, makes up for it here.
-	if t.unknown == nil && route.Born.Table == born.Table {
-		born.Index = route.Born.Index
+	if t.unknown == nil && !t.fixed && route.Born.Table == born.Table {
+		born.Index = max(route.Born.Index, t.r.met.newest(born.Table))
 	}
 	return born.Table == route.Table
 }
@@ -115,6 +116,7 @@ func (t *trip) send(ctx context.Context, route Route, to target) (*api.Response,
 	if err != nil {
 		return nil, err
 	}
+	t.r.met.meet(resp.Version)
 	resp.Owner, resp.Hops = to.node, forwarded.Hops
 	return resp, nil
 }
@@ -129,6 +131,15 @@ func (t *trip) again(to target, e *api.Error) bool {
 	if t.r.o.NoPatience {
 		return false
 	}
+	if e.Code == api.CodeBehind {
+		if t.fixed || t.unknown != nil {
+			t.doubt()
+			return false // for ever: what is forgotten does not come back
+		}
+		if t.r.met.meet(e.At) && e.At.Index > t.req.Born.Index {
+			return true // at once: the owner has said what this node did not know
+		}
+	}
 	// After an attempt that may have been applied, a refusal that did nothing
 	// (429) is no answer: sending again is what finds the answer.
 	if !kind.Route && (t.unknown == nil || kind.Outcome != api.OutcomeNone) {
@@ -139,6 +150,18 @@ func (t *trip) again(to target, e *api.Error) bool {
 		t.hint = e.Owner
 	}
 	return true
+}
+
+// doubt ends a write that may have been applied, of which the table has forgotten
+// whether it was.
+func (t *trip) doubt() {
+	if t.unknown == nil {
+		t.unknown = &api.Error{
+			Code:    api.CodeOutcomeUnknown,
+			Message: "the write is older than the answers that the table " + t.req.Table + " remembers: whether a copy of it was done is forgotten",
+			Hint:    "this one did nothing: read what is there, and write with a new " + api.HeaderIdempotency,
+		}
+	}
 }
 
 // wait returns nil at the next change of the directory, at the next look, or

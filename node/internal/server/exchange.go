@@ -78,6 +78,9 @@ func (x *exchange) fail(err error) {
 	if kind.Route {
 		h.Set(api.HeaderRouteError, string(e.Code))
 	}
+	if e.Code == api.CodePreconditionFailed && e.At.Index != 0 {
+		h.Set("ETag", api.ETag(e.At))
+	}
 	if e.RetryAfter > 0 {
 		seconds := (e.RetryAfter + time.Second - 1) / time.Second
 		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))

@@ -23,6 +23,7 @@ import (
 // as the test says.
 type below struct {
 	req      *api.Request
+	born     api.Position // the router's word on the table
 	resp     api.Response
 	err      error
 	panics   bool
@@ -55,6 +56,9 @@ func (b *below) Do(ctx context.Context, req *api.Request) (*api.Response, error)
 	}
 	if b.err != nil {
 		return nil, b.err
+	}
+	if req.Born.Index == 0 && b.born.Index != 0 {
+		req.Born = b.born
 	}
 	resp := b.resp
 	return &resp, nil

@@ -24,6 +24,7 @@ func (x *exchange) readRow(op api.Op) error {
 		return err
 	}
 	h := x.w.Header()
+	x.position(req, resp)
 	if req.Local {
 		h[api.HeaderLag] = []string{strconv.FormatUint(resp.Lag, 10)}
 	} else {
@@ -32,7 +33,7 @@ func (x *exchange) readRow(op api.Op) error {
 	if !resp.Found {
 		return &api.Error{Code: api.CodeRowNotFound, Message: "there is no row with this key in the table " + req.Table}
 	}
-	tag := etag(resp.Version)
+	tag := api.ETag(resp.Version)
 	h["Etag"] = []string{tag}
 	if anyTag(x.r.Header["If-None-Match"], tag) {
 		x.begin(http.StatusNotModified)
@@ -87,10 +88,9 @@ func (x *exchange) writeRow(req *api.Request) error {
 		return err
 	}
 	h := x.w.Header()
+	x.position(req, resp)
 	h[api.HeaderOwner] = []string{resp.Owner}
-	if req.Op == api.OpPut {
-		h["Etag"] = []string{etag(resp.Version)}
-	}
+	h["Etag"] = []string{api.ETag(resp.Version)}
 	x.begin(http.StatusNoContent)
 	return nil
 }
@@ -131,22 +131,27 @@ func (x *exchange) rowRequest(op api.Op, params ...string) (*api.Request, error)
 	return req, nil
 }
 
-// conditions reads the conditions of a write.
-func (x *exchange) conditions(req *api.Request) error {
-	match, none := x.r.Header["If-Match"], x.r.Header["If-None-Match"]
-	if len(match) > 0 {
-		if len(match) > 1 || strings.Contains(match[0], ",") || match[0] == "*" {
-			return badRequest("header If-Match takes exactly one entity tag, of the row's ETag")
-		}
-		v, err := api.ParseETag(match[0])
-		if err != nil {
+// position tells a position of the table that is committed for certain.
+func (x *exchange) position(req *api.Request, resp *api.Response) {
+	at := req.Born
+	if resp.Version.Table == at.Table {
+		at.Index = max(at.Index, resp.Version.Index)
+	}
+	if at.Index != 0 {
+		x.w.Header()[api.HeaderPosition] = []string{at.String()}
+	}
+}
+
+// conditions reads the conditions of a write. The table decides them.
+func (x *exchange) conditions(req *api.Request) (err error) {
+	if match := x.r.Header["If-Match"]; len(match) > 0 {
+		if req.IfMatch, req.IfExists, err = api.ParseETags(match); err != nil {
 			return err
 		}
-		req.IfMatch = &v
 	}
-	if len(none) > 0 {
-		if req.Op != api.OpPut || len(none) > 1 || none[0] != "*" || req.IfMatch != nil {
-			return badRequest("header If-None-Match of a write is * and goes with PUT and without If-Match")
+	if none := x.r.Header["If-None-Match"]; len(none) > 0 {
+		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" || len(req.IfMatch) > 0 || req.IfExists {
+			return badRequest("header If-None-Match of a write is * and goes without If-Match")
 		}
 		req.IfNoneMatch = true
 	}
@@ -157,8 +162,11 @@ func (x *exchange) conditions(req *api.Request) error {
 // had before. The id covers the table's id, so that a name that is made again
 // starts anew.
 func (x *exchange) identify(req *api.Request) error {
-	keys := x.r.Header[api.HeaderIdempotency]
+	keys, known := x.r.Header[api.HeaderIdempotency], x.r.Header[api.HeaderPosition]
 	if len(keys) == 0 {
+		if len(known) > 0 {
+			return badRequest("header %s goes with an %s", api.HeaderPosition, api.HeaderIdempotency)
+		}
 		req.ID = x.s.o.NewID()
 		return nil
 	}
@@ -172,6 +180,20 @@ func (x *exchange) identify(req *api.Request) error {
 	req.Keyed = true
 	req.Born.Table = table
 	req.ID = keyedID(table, x.who.Name, keys[0])
+	if len(known) == 0 {
+		return nil
+	}
+	at, ok := api.ParsePosition(known[0])
+	switch {
+	case !ok || len(known) > 1:
+		return badRequest("header %s is the one of an earlier answer about this table: %q is none", api.HeaderPosition, clip(known[0]))
+	case at.Table != table:
+		return &api.Error{
+			Code:    api.CodeTableNotFound,
+			Message: "the table " + req.Table + " that header " + api.HeaderPosition + " is about was dropped",
+		}
+	}
+	req.Born = at
 	return nil
 }
 
@@ -184,16 +206,6 @@ func keyedID(table api.TableID, name, key string) api.RequestID {
 	b = append(b, key...)
 	sum := sha256.Sum256(b)
 	return api.RequestID(sum[:16])
-}
-
-// etag is api.ETag without reflection.
-func etag(v api.Version) string {
-	b := make([]byte, 0, 36)
-	b = append(b, '"')
-	b = strconv.AppendUint(b, uint64(v.Table), 16)
-	b = append(b, '-')
-	b = strconv.AppendUint(b, v.Index, 16)
-	return string(append(b, '"'))
 }
 
 // anyTag reports whether the lists of an If-None-Match header hold the tag, or

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,18 +114,34 @@ func TestEmptyValue(t *testing.T) {
 func TestDeleteRow(t *testing.T) {
 	g := newRig(t)
 	w := g.ask("DELETE", rowK, "", header(`If-Match: "2-12"`))
-	if w.Code != http.StatusNoContent || w.Header().Get("ETag") != "" || g.req.Op != api.OpDelete {
+	if w.Code != http.StatusNoContent || w.Header().Get("ETag") != `"2-12"` || g.req.Op != api.OpDelete {
 		t.Errorf("%d, %+v", w.Code, g.req)
 	}
-	if v := g.req.IfMatch; v == nil || *v != (api.Version{Table: 2, Index: 18}) {
+	if v := g.req.IfMatch; !slices.Equal(v, []api.Version{{Table: 2, Index: 18}}) {
 		t.Errorf("if-match %v", v)
 	}
 }
 
 func TestPutConditions(t *testing.T) {
-	g := newRig(t)
-	if w := g.ask("PUT", rowK, "v", header("If-None-Match: *")); w.Code != http.StatusNoContent || !g.req.IfNoneMatch || g.req.IfMatch != nil {
-		t.Errorf("%d, %+v", w.Code, g.req)
+	for _, good := range []struct {
+		lines  []string
+		tags   []api.Version
+		exists bool
+		absent bool
+	}{
+		{lines: nil},
+		{lines: []string{`If-None-Match: *`}, absent: true},
+		{lines: []string{`If-Match: *`}, exists: true},
+		{lines: []string{`If-Match: "2-12", "2-13"`}, tags: []api.Version{{Table: 2, Index: 18}, {Table: 2, Index: 19}}},
+		{lines: []string{`If-Match: "2-12"`, `If-Match: "7-13"`}, tags: []api.Version{{Table: 2, Index: 18}, {Table: 7, Index: 19}}},
+	} {
+		for _, method := range []string{"PUT", "DELETE"} {
+			g := newRig(t)
+			w := g.ask(method, rowK, "", headers(good.lines))
+			if q := g.req; w.Code != http.StatusNoContent || q.IfNoneMatch != good.absent || q.IfExists != good.exists || !slices.Equal(q.IfMatch, good.tags) {
+				t.Errorf("%s %q: %d, %+v", method, good.lines, w.Code, q)
+			}
+		}
 	}
 	bad := []struct {
 		method string
@@ -132,23 +149,85 @@ func TestPutConditions(t *testing.T) {
 	}{
 		{"PUT", []string{`If-None-Match: "2-12"`}},
 		{"PUT", []string{`If-None-Match: *`, `If-Match: "2-12"`}},
-		{"PUT", []string{`If-Match: *`}},
-		{"PUT", []string{`If-Match: "2-12", "2-13"`}},
-		{"PUT", []string{`If-Match: "2-12"`, `If-Match: "2-13"`}},
+		{"PUT", []string{`If-None-Match: *`, `If-Match: *`}},
+		{"PUT", []string{`If-None-Match: *`, `If-None-Match: *`}},
+		{"PUT", []string{`If-Match: *, "2-12"`}},
+		{"PUT", []string{`If-Match: *`, `If-Match: "2-12"`}},
+		{"PUT", []string{`If-Match: "2-12",`}},
+		{"PUT", []string{`If-Match: ` + strings.Repeat(`"2-12", `, api.MaxTags) + `"2-12"`}},
 		{"PUT", []string{`If-Match: 2-12`}},
 		{"PUT", []string{`If-Match: W/"2-12"`}},
-		{"DELETE", []string{`If-None-Match: *`}},
+		{"DELETE", []string{`If-None-Match: "2-12"`}},
 		{"GET", []string{`If-Match: "2-12"`}},
 	}
 	for _, b := range bad {
 		g := newRig(t)
-		w := g.ask(b.method, rowK, "", func(r *http.Request) {
-			for _, l := range b.lines {
-				header(l)(r)
-			}
-		})
+		w := g.ask(b.method, rowK, "", headers(b.lines))
 		if p := problemOf(t, w); p.Code != api.CodeBadRequest || g.req != nil {
 			t.Errorf("%s %q: %+v", b.method, b.lines, p)
+		}
+	}
+}
+
+// headers sets the header lines of a request.
+func headers(lines []string) func(r *http.Request) {
+	return func(r *http.Request) {
+		for _, l := range lines {
+			header(l)(r)
+		}
+	}
+}
+
+// TestFailedCondition: the answer has the version that the row has, if there is one.
+func TestFailedCondition(t *testing.T) {
+	for index, want := range map[uint64]string{0: "", 18: `"2-12"`} {
+		g := newRig(t)
+		g.err = &api.Error{Code: api.CodePreconditionFailed, Message: "no", At: api.Version{Table: 2, Index: index}}
+		w := g.ask("PUT", rowK, "v", header(`If-Match: "2-11"`))
+		if p := problemOf(t, w); p.Code != api.CodePreconditionFailed || w.Code != http.StatusPreconditionFailed || w.Header().Get("ETag") != want {
+			t.Errorf("%d, %+v, ETag %q", w.Code, p, w.Header().Get("ETag"))
+		}
+	}
+	g := newRig(t)
+	g.err = &api.Error{Code: api.CodeBehind, Message: "no", At: api.Version{Table: 2, Index: 18}}
+	if w := g.ask("PUT", rowK, "v"); w.Header().Get("ETag") != "" {
+		t.Error("an entity tag that is no row's")
+	}
+}
+
+// TestPosition: answers name a position that is committed, and a keyed write takes
+// the one that its client knew.
+func TestPosition(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE"} {
+		for born, want := range map[uint64]string{17: "2-12", 18: "2-12", 19: "2-13"} {
+			g := newRig(t)
+			g.born = api.Position{Table: 2, Index: born}
+			if w := g.ask(method, rowK, ""); w.Header().Get(api.HeaderPosition) != want {
+				t.Errorf("%s, %d: position %q, want %q", method, born, w.Header().Get(api.HeaderPosition), want)
+			}
+		}
+	}
+	g := newRig(t)
+	g.resp, g.born = api.Response{}, api.Position{Table: 2, Index: 19}
+	if w := g.ask("GET", rowK, ""); w.Code != http.StatusNotFound || w.Header().Get(api.HeaderPosition) != "2-13" {
+		t.Errorf("no row: %d, position %q", w.Code, w.Header().Get(api.HeaderPosition))
+	}
+	g = newRig(t)
+	w := g.ask("PUT", rowK, "v", headers([]string{"Idempotency-Key: one", "Tidal-Position: 2-ff"}))
+	if w.Code != http.StatusNoContent || g.req.Born != (api.Position{Table: 2, Index: 255}) {
+		t.Errorf("%d, %+v", w.Code, g.req)
+	}
+	for lines, code := range map[string]api.Code{
+		"Tidal-Position: 2-ff":                                       api.CodeBadRequest,
+		"Idempotency-Key: one|Tidal-Position: 2":                     api.CodeBadRequest,
+		"Idempotency-Key: one|Tidal-Position: \"2-ff\"":              api.CodeBadRequest,
+		"Idempotency-Key: one|Tidal-Position: 1-ff":                  api.CodeTableNotFound,
+		"Idempotency-Key: k|Tidal-Position: 2-f|Tidal-Position: 2-f": api.CodeBadRequest,
+	} {
+		g := newRig(t)
+		w := g.ask("PUT", rowK, "v", headers(strings.Split(lines, "|")))
+		if p := problemOf(t, w); p.Code != code || g.req != nil {
+			t.Errorf("%q: %+v", lines, p)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (o *op) written(n *node, answer any, err error) {
 		return
 	}
 	a, ok := answer.(*table.Answer)
-	if !ok || a.Err() != nil {
+	if !ok || a.Code != "" {
 		w.history.find("group %d: a write without conditions was answered with %+v", o.group, answer)
 		return
 	}

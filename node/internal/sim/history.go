@@ -135,7 +135,7 @@ func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer) {
 			t.rows[c.Key] = e.Index
 		}
 	}
-	if a == nil || a.Err() != nil || a.Version != t.first[c.ID] {
+	if a == nil || a.Code != "" || a.Version != t.first[c.ID] {
 		h.find("group %d: replica %d answers entry %d with %+v, its request was done by entry %d", at.group, at.replica, e.Index, a, t.first[c.ID])
 	}
 }

@@ -3,6 +3,8 @@ package table
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidal/node/api"
@@ -16,13 +18,17 @@ const (
 	KeepKeyed = 15 * time.Minute // from a client's Idempotency-Key
 )
 
-// MaxIDBytes bounds the memory for answers of one table. The owner refuses new
-// keyed writes before it is reached: an id is never forgotten early.
-const MaxIDBytes = 64 << 20
+// What the answers of one table may take in memory, by lifetime: 1.4 million of
+// ids that nodes made, 2.8 million of those from clients' keys. The owner refuses
+// new writes before more come: an id is never forgotten early.
+const (
+	MaxMadeBytes  = 128 << 20
+	MaxKeyedBytes = 256 << 20
+)
 
 // idCost is what one answer takes in memory, counted generously: its place in the
-// map and in the queue.
-const idCost = 160
+// map, up to 57 bytes, and in the queue. The rest is in the database.
+const idCost = 96
 
 // forgetAtOnce bounds the work of one entry: that many answers of each lifetime
 // are forgotten at most. It is more than one, so that the oldest never pile up.
@@ -41,6 +47,8 @@ const (
 
 // answered is what is kept of a request that was answered.
 type answered struct {
+	id      api.RequestID
+	keyed   bool
 	hash    [16]byte      // of the request
 	at      time.Duration // by the table's clock
 	index   uint64        // of the entry
@@ -51,26 +59,38 @@ type answered struct {
 // lifetime has the ids that are forgotten after the same time, oldest first.
 type lifetime struct {
 	keep      time.Duration
-	queue     []queued
-	head      int    // queue[:head] was forgotten
+	max       int64 // bytes
+	queue     queue
 	forgotten uint64 // index of the newest entry whose answer was
+	bytes     atomic.Int64
 }
 
-type queued struct {
-	id    api.RequestID
-	keyed bool
-	at    time.Duration
-	index uint64
-}
-
-// pop drops the oldest id.
-func (l *lifetime) pop() {
-	l.forgotten = l.queue[l.head].index
-	l.head++
-	if l.head*2 > len(l.queue) {
-		n := copy(l.queue, l.queue[l.head:])
-		l.queue, l.head = l.queue[:n], 0
+// ids are the requests that are remembered: the entry that answered each. Only
+// the loop changes it; others may look whether one is there.
+type ids struct {
+	mu struct {
+		sync.RWMutex
+		known map[api.RequestID]uint64
 	}
+}
+
+func (i *ids) find(id api.RequestID) (index uint64, known bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	index, known = i.mu.known[id]
+	return index, known
+}
+
+func (i *ids) add(id api.RequestID, index uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.mu.known[id] = index
+}
+
+func (i *ids) remove(id api.RequestID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.mu.known, id)
 }
 
 // life returns the lifetime of ids that are keyed, or of those that are not.
@@ -84,27 +104,48 @@ func (m *Machine) life(keyed bool) *lifetime { //nolint:revive // keyed is data,
 // forget drops the oldest answers of a lifetime that are past it.
 func (m *Machine) forget(b *store.Batch, l *lifetime) {
 	for range forgetAtOnce {
-		if l.head == len(l.queue) || m.clock-l.queue[l.head].at <= l.keep {
+		oldest, some := l.queue.oldest()
+		if !some || m.clock-oldest.at <= l.keep {
 			return
 		}
-		oldest := l.queue[l.head]
 		b.Delete(idKey(m.id, oldest.index))
-		delete(m.answers, oldest.id)
-		m.idBytes.Add(-idCost)
-		l.pop()
+		m.ids.remove(oldest.id)
+		l.queue.pop()
+		l.forgotten = oldest.index
+		l.bytes.Add(-idCost)
 	}
 }
 
-func (m *Machine) remember(b *store.Batch, c *wire.Command, a answered) {
-	b.Set(idKey(m.id, a.index), appendAnswered(c.Keyed, c.ID, &a))
-	m.keep(queued{id: c.ID, keyed: c.Keyed, at: a.at, index: a.index}, a)
+func (m *Machine) remember(b *store.Batch, a answered) {
+	b.Set(idKey(m.id, a.index), appendAnswered(&a))
+	m.fresh[a.index] = a
+	m.keep(a)
 }
 
-func (m *Machine) keep(q queued, a answered) {
-	m.answers[q.id] = a
-	l := m.life(q.keyed)
-	l.queue = append(l.queue, q)
-	m.idBytes.Add(idCost)
+func (m *Machine) keep(a answered) {
+	m.ids.add(a.id, a.index)
+	l := m.life(a.keyed)
+	l.queue.push(queued{id: a.id, at: a.at, index: a.index})
+	l.bytes.Add(idCost)
+}
+
+// recall returns the answer that an entry gave, and that is remembered.
+func (m *Machine) recall(index uint64) (answered, error) {
+	if a, ok := m.fresh[index]; ok {
+		return a, nil
+	}
+	v, found, err := m.db.Get(idKey(m.id, index))
+	if err != nil {
+		return answered{}, err
+	}
+	if !found {
+		return answered{}, fmt.Errorf("the answer of entry %d is missing", index)
+	}
+	a, err := decodeAnswered(index, v)
+	if err != nil {
+		return answered{}, fmt.Errorf("answer of entry %d: %w", index, err)
+	}
+	return a, nil
 }
 
 func (m *Machine) loadAnswers(db Scanner) error {
@@ -114,11 +155,11 @@ func (m *Machine) loadAnswers(db Scanner) error {
 			return fmt.Errorf("answer under a key of %d bytes", len(k)-len(lo))
 		}
 		index := binary.BigEndian.Uint64(k[len(lo):])
-		q, a, err := decodeAnswered(index, v)
+		a, err := decodeAnswered(index, v)
 		if err != nil {
 			return fmt.Errorf("answer of entry %d: %w", index, err)
 		}
-		m.keep(q, a)
+		m.keep(a)
 		return nil
 	})
 	return err
@@ -126,33 +167,32 @@ func (m *Machine) loadAnswers(db Scanner) error {
 
 // idKey is the key of the answer that an entry gave. Answers come and go in the
 // order of their entries, which the database likes better than that of random
-// ids; they are looked up in memory alone.
+// ids; which entry answered an id is known in memory.
 func idKey(table api.TableID, index uint64) []byte {
 	return binary.BigEndian.AppendUint64(store.GroupKey(uint64(table), SubID), index)
 }
 
-func appendAnswered(keyed bool, id api.RequestID, a *answered) []byte {
+func appendAnswered(a *answered) []byte {
 	v := append(make([]byte, 0, 64), idFormat)
-	v = wire.AppendBool(v, keyed)
-	v = append(v, id[:]...)
+	v = wire.AppendBool(v, a.keyed)
+	v = append(v, a.id[:]...)
 	v = append(v, a.hash[:]...)
 	v = wire.AppendUvarint(v, uint64(a.at))
 	v = append(v, byte(a.outcome))
 	return wire.AppendUvarint(v, a.version)
 }
 
-func decodeAnswered(index uint64, v []byte) (queued, answered, error) {
+func decodeAnswered(index uint64, v []byte) (answered, error) {
 	r := wire.NewReader(v)
 	if f := r.Byte("format"); r.Err() == nil && f != idFormat {
-		return queued{}, answered{}, fmt.Errorf("format %d: %w", f, wire.ErrNewer)
+		return answered{}, fmt.Errorf("format %d: %w", f, wire.ErrNewer)
 	}
-	q := queued{index: index, keyed: r.Bool("keyed"), id: r.Array16("request id")}
-	a := answered{index: index, hash: r.Array16("hash"), at: time.Duration(r.Uvarint("time"))}
-	a.outcome = outcome(r.Byte("outcome"))
-	a.version = r.Uvarint("version")
+	a := answered{
+		index: index, keyed: r.Bool("keyed"), id: r.Array16("request id"), hash: r.Array16("hash"),
+		at: time.Duration(r.Uvarint("time")), outcome: outcome(r.Byte("outcome")), version: r.Uvarint("version"),
+	}
 	if r.Err() == nil && a.outcome != outcomeDone && a.outcome != outcomeFailed {
-		return queued{}, answered{}, fmt.Errorf("outcome %d: %w", a.outcome, wire.ErrNewer)
+		return answered{}, fmt.Errorf("outcome %d: %w", a.outcome, wire.ErrNewer)
 	}
-	q.at = a.at
-	return q, a, r.Done()
+	return a, r.Done()
 }

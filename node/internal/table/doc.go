@@ -10,9 +10,14 @@
 // A request id is remembered for a lifetime: KeepMade if a node made it,
 // KeepKeyed if it comes from a client's Idempotency-Key. An id may be forgotten
 // while a copy of its write is still on the way, so each write carries the
-// highest position of the table that its entering node knew, and one that was
-// born before the newest answer forgotten is refused: whether it was done can no
-// longer be told.
+// highest position of the table that was known when it was accepted, and one that
+// was born before the newest answer forgotten is refused: whether it was done can
+// no longer be told. In memory stands only which entry answered an id; the answers
+// are in the database. What they take is bounded, but the machine forgets nothing
+// for that: Full tells the owner, which refuses what is new.
+//
+// Conditions are decided here, against the row as the entries before left it, and
+// the answer is kept like any other.
 //
 // It may import node/api, wire and store.
 package table

@@ -1,8 +1,9 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"tidal/node/api"
@@ -33,21 +34,27 @@ type Scanner interface {
 
 // Answer is what came of a write.
 type Answer struct {
-	Code    api.Code // "": it was done
-	Version uint64   // index of the write that was done; of a failed condition: of the row there, 0 for none
-	Message string   // of a refusal, public
+	Code api.Code // "": it was done
+	// Version is the index of the write that was done; of a failed condition: of the
+	// row there, 0 for none; of a write that is behind: of the entry that says so.
+	Version uint64
+	Message string // of a refusal, public
 }
 
-// Err returns a refusal as an *api.Error, or nil.
-func (a *Answer) Err() error {
+// Err returns a refusal of a table as an *api.Error, or nil.
+func (a *Answer) Err(table api.TableID) error {
 	if a.Code == "" {
 		return nil
 	}
-	return &api.Error{Code: a.Code, Message: a.Message}
+	e := &api.Error{Code: a.Code, Message: a.Message}
+	if a.Version != 0 {
+		e.At = api.Position{Table: table, Index: a.Version}
+	}
+	return e
 }
 
-// Machine applies the entries of one table. All methods but IDBytes belong to
-// one goroutine.
+// Machine applies the entries of one table. All methods but Full and Knows belong
+// to one goroutine.
 type Machine struct {
 	id    api.TableID
 	db    Reader
@@ -55,14 +62,14 @@ type Machine struct {
 
 	ticked bool // the clock's record is due
 
-	answers map[api.RequestID]answered
-	made    lifetime // of ids that nodes made
-	keyed   lifetime // of ids from clients' keys
-	idBytes atomic.Int64
+	ids   ids
+	made  lifetime // of ids that nodes made
+	keyed lifetime // of ids from clients' keys
 
 	// pending has the versions of rows written since Committed, 0 for those
-	// deleted: the database does not show them yet.
+	// deleted, and fresh the answers given: the database does not show them yet.
 	pending map[string]uint64
+	fresh   map[uint64]answered
 }
 
 // Open returns the machine of a table as the database has it.
@@ -70,11 +77,13 @@ func Open(db Scanner, id api.TableID) (*Machine, error) {
 	m := &Machine{
 		id:      id,
 		db:      db,
-		answers: map[api.RequestID]answered{},
 		made:    lifetime{keep: KeepMade},
 		keyed:   lifetime{keep: KeepKeyed},
 		pending: map[string]uint64{},
+		fresh:   map[uint64]answered{},
 	}
+	m.Bound(0, 0)
+	m.ids.mu.known = map[api.RequestID]uint64{}
 	if err := m.loadClock(); err != nil {
 		return nil, fmt.Errorf("table %s: clock: %w", id, err)
 	}
@@ -85,29 +94,37 @@ func Open(db Scanner, id api.TableID) (*Machine, error) {
 }
 
 // Apply puts what an entry does into b. It returns the request's id and its
-// *Answer; both are zero for raft's own empty entries. An error means that this
-// replica cannot go on: the entry, or the database, is damaged or from a later
-// release.
+// *Answer; both are zero for an entry without a command, which is raft's own or
+// only moves the clock. An error means that this replica cannot go on: the entry,
+// or the database, is damaged or from a later release.
 //
 // elapsed is the leader's time between the entry before and this one. Rows that
 // Apply wrote are seen by the next Apply, whether b is committed or not.
 func (m *Machine) Apply(b *store.Batch, index, term uint64, elapsed time.Duration, data []byte) ([16]byte, any, error) {
 	if len(data) == 0 {
+		if elapsed > 0 {
+			m.tick(b, elapsed)
+		}
 		return [16]byte{}, nil, nil
 	}
 	c, err := wire.DecodeCommand(data)
 	if err != nil {
 		return [16]byte{}, nil, fmt.Errorf("table %s: entry %d of term %d: %w", m.id, index, term, err)
 	}
-	m.clock += max(elapsed, 0)
-	m.forget(b, &m.made)
-	m.forget(b, &m.keyed)
+	m.tick(b, elapsed)
 	answer, err := m.answer(b, index, &c)
 	if err != nil {
 		return [16]byte{}, nil, fmt.Errorf("table %s: entry %d of term %d: %w", m.id, index, term, err)
 	}
-	m.ticked = true
 	return c.ID, answer, nil
+}
+
+// tick moves the clock, and forgets what is past its lifetime then.
+func (m *Machine) tick(b *store.Batch, elapsed time.Duration) {
+	m.clock += max(elapsed, 0)
+	m.forget(b, &m.made)
+	m.forget(b, &m.keyed)
+	m.ticked = true
 }
 
 // Flush puts the table's clock into b, once for all entries that Apply put there.
@@ -119,30 +136,45 @@ func (m *Machine) Flush(b *store.Batch) {
 }
 
 // Committed says that every batch given to Apply so far is in the database.
-func (m *Machine) Committed() { clear(m.pending) }
+func (m *Machine) Committed() {
+	clear(m.pending)
+	clear(m.fresh)
+}
 
 // Clock returns the table's own time: how long it has had leaders.
 func (m *Machine) Clock() time.Duration { return m.clock }
 
-// IDBytes returns what the remembered answers take, in bytes of memory; compare
-// it with MaxIDBytes. It may be called from any goroutine.
-func (m *Machine) IDBytes() int64 { return m.idBytes.Load() }
+// Bound sets what the answers of each lifetime may take in memory, in bytes; 0: as
+// MaxMadeBytes and MaxKeyedBytes say.
+func (m *Machine) Bound(made, keyed int64) {
+	m.made.max, m.keyed.max = cmp.Or(made, MaxMadeBytes), cmp.Or(keyed, MaxKeyedBytes)
+}
+
+// Full reports whether the table remembers as many answers of a lifetime as it may:
+// keyed, or made. A new write must wait then until some are forgotten. It may be
+// called from any goroutine.
+func (m *Machine) Full(keyed bool) bool {
+	l := m.life(keyed)
+	return l.bytes.Load() >= l.max
+}
+
+// Knows reports whether the answer to a request is remembered. It may be called
+// from any goroutine.
+func (m *Machine) Knows(id api.RequestID) bool {
+	_, known := m.ids.find(id)
+	return known
+}
 
 func (m *Machine) answer(b *store.Batch, index uint64, c *wire.Command) (*Answer, error) {
-	before, known := m.answers[c.ID]
-	switch {
-	case known && before.hash != c.Hash:
-		return &Answer{
-			Code:    api.CodeIDReused,
-			Message: "another request was sent under this request's id",
-		}, nil
-	case known:
-		return m.say(before.outcome, before.version), nil
-	case c.Born != 0 && c.Born < m.life(c.Keyed).forgotten:
+	if at, known := m.ids.find(c.ID); known {
+		return m.again(c, at)
+	}
+	if !c.ID.IsZero() && c.Born < m.life(c.Keyed).forgotten {
 		// This entry did nothing. Whether an earlier one of the same id did, only
-		// the router can know, which sent it.
+		// the router can know, which sent it. One that knows no position of the
+		// table was born before all.
 		return &Answer{
-			Code:    api.CodeBehind,
+			Code: api.CodeBehind, Version: index,
 			Message: "the node that took the request was too far behind the table: whether it was done is forgotten",
 		}, nil
 	}
@@ -150,20 +182,35 @@ func (m *Machine) answer(b *store.Batch, index uint64, c *wire.Command) (*Answer
 	if err != nil {
 		return nil, err
 	}
-	if c.ID != (api.RequestID{}) {
-		m.remember(b, c, answered{hash: c.Hash, at: m.clock, index: index, outcome: end, version: version})
+	if !c.ID.IsZero() {
+		m.remember(b, answered{id: c.ID, keyed: c.Keyed, hash: c.Hash, at: m.clock, index: index, outcome: end, version: version})
 	}
 	return m.say(end, version), nil
 }
 
+// again answers a request that the entry at an index has answered before.
+func (m *Machine) again(c *wire.Command, at uint64) (*Answer, error) {
+	before, err := m.recall(at)
+	if err != nil {
+		return nil, err
+	}
+	if before.hash != c.Hash {
+		return &Answer{
+			Code:    api.CodeIDReused,
+			Message: "another request was sent under this request's id",
+		}, nil
+	}
+	return m.say(before.outcome, before.version), nil
+}
+
 // execute does what c asks for if its conditions hold.
 func (m *Machine) execute(b *store.Batch, index uint64, c *wire.Command) (outcome, uint64, error) {
-	if c.IfMatch != 0 || c.IfAbsent {
+	if len(c.IfMatch) > 0 || c.IfAbsent || c.IfExists {
 		now, err := m.version(c.Key)
 		if err != nil {
 			return 0, 0, err
 		}
-		if c.IfMatch != 0 && now != c.IfMatch || c.IfAbsent && now != 0 {
+		if !m.holds(c, now) {
 			return outcomeFailed, now, nil
 		}
 	}
@@ -175,6 +222,18 @@ func (m *Machine) execute(b *store.Batch, index uint64, c *wire.Command) (outcom
 		m.pending[c.Key] = 0
 	}
 	return outcomeDone, index, nil
+}
+
+// holds reports whether the conditions of c hold for a row of that version, 0 for
+// none.
+func (m *Machine) holds(c *wire.Command, now uint64) bool {
+	switch {
+	case c.IfAbsent && now != 0, c.IfExists && now == 0:
+		return false
+	case len(c.IfMatch) == 0:
+		return true
+	}
+	return now != 0 && slices.Contains(c.IfMatch, api.Version{Table: m.id, Index: now})
 }
 
 // version returns the index that wrote a row, 0 if there is none.

@@ -103,7 +103,8 @@ func encode(c wire.Command) []byte {
 
 // TestMachine runs the scripts in testdata. An entry is a line:
 //
-//	put KEY VALUE | delete KEY | empty   [id=NAME] [keyed] [born=N] [if-match=N] [if-absent] [after=DURATION]
+//	put KEY VALUE | delete KEY | tick | empty
+//	[id=NAME] [keyed] [born=N] [if-match=N,TABLE:N] [if-absent] [if-exists] [after=DURATION]
 func TestMachine(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
@@ -125,7 +126,7 @@ func TestMachine(t *testing.T) {
 			case "rows":
 				return rows(t, r.db)
 			case "kept":
-				return fmt.Sprintf("clock %s\n%s%d bytes\n", r.m.Clock(), r.m.Dump(), r.m.IDBytes())
+				return fmt.Sprintf("clock %s\n%s", r.m.Clock(), r.m.Dump())
 			case "reopen":
 				r.reopen()
 				return ""
@@ -150,6 +151,8 @@ func parse(t *testing.T, line string) entry {
 		words = words[2:]
 	case "empty":
 		return e
+	case "tick":
+		words = words[1:]
 	}
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
@@ -162,9 +165,11 @@ func parse(t *testing.T, line string) entry {
 		case "born":
 			c.Born = n
 		case "if-match":
-			c.IfMatch = n
+			c.IfMatch = tags(t, value)
 		case "if-absent":
 			c.IfAbsent = true
+		case "if-exists":
+			c.IfExists = true
 		case "after":
 			var err error
 			if e.elapsed, err = time.ParseDuration(value); err != nil {
@@ -174,8 +179,27 @@ func parse(t *testing.T, line string) entry {
 			t.Fatalf("unknown option %q", w)
 		}
 	}
-	e.data = encode(c)
+	if c.Op != 0 {
+		e.data = encode(c)
+	}
 	return e
+}
+
+// tags reads a list of versions: N of this table, or TABLE:N.
+func tags(t *testing.T, text string) (list []api.Version) {
+	t.Helper()
+	for word := range strings.SplitSeq(text, ",") {
+		v := api.Version{Table: tableID}
+		format, to := "%d", []any{&v.Index}
+		if strings.Contains(word, ":") {
+			format, to = "%d:%d", []any{&v.Table, &v.Index}
+		}
+		if _, err := fmt.Sscanf(word, format, to...); err != nil {
+			t.Fatalf("entity tag %q: %v", word, err)
+		}
+		list = append(list, v)
+	}
+	return list
 }
 
 func say(a *table.Answer) string {
@@ -185,7 +209,7 @@ func say(a *table.Answer) string {
 	case a.Code == "":
 		return fmt.Sprintf("done %d", a.Version)
 	}
-	return fmt.Sprintf("%v, version %d", a.Err(), a.Version)
+	return fmt.Sprintf("%v, version %d", a.Err(tableID), a.Version)
 }
 
 func rows(t *testing.T, db *store.DB) string {
@@ -225,14 +249,18 @@ func randomEntry(rnd *rand.Rand, index uint64) entry {
 	if rnd.IntN(3) == 0 {
 		c.Op, c.Value = api.OpDelete, nil
 	}
-	switch rnd.IntN(4) {
+	switch rnd.IntN(6) {
 	case 0:
 		c.IfAbsent = true
 	case 1:
-		c.IfMatch = index - min(index-1, rnd.Uint64N(8)+1)
+		c.IfExists = true
+	case 2:
+		for range rnd.IntN(3) + 1 {
+			c.IfMatch = append(c.IfMatch, api.Version{Table: tableID, Index: index - min(index-1, rnd.Uint64N(8)+1)})
+		}
 	}
-	if rnd.IntN(2) == 0 {
-		c.Born = rnd.Uint64N(index + 1)
+	if rnd.IntN(4) != 0 {
+		c.Born = index - min(index, rnd.Uint64N(40))
 	}
 	elapsed := time.Duration(rnd.IntN(3000)) * time.Millisecond
 	if rnd.IntN(30) == 0 {
@@ -337,22 +365,21 @@ func TestTablesAreApart(t *testing.T) {
 func TestBurstIsForgotten(t *testing.T) {
 	r := newReplica(t)
 	write := func(id int, elapsed time.Duration) {
-		c := wire.Command{Op: api.OpPut, ID: api.RequestID{byte(id), byte(id >> 8), 1}, Key: "k"}
+		c := wire.Command{Op: api.OpPut, ID: api.RequestID{byte(id), byte(id >> 8), 1}, Key: "k", Born: r.index}
 		r.apply(entry{elapsed: elapsed, data: encode(c)})
 	}
 	for i := range 1000 {
 		write(i, 0)
 	}
-	full := r.m.IDBytes()
 	write(1000, table.KeepMade+time.Millisecond)
-	if dropped := (full - r.m.IDBytes()) / (full / 1000); dropped != 7 { // 8 gone, 1 came
-		t.Errorf("one entry dropped %d ids", dropped)
+	if kept := r.m.Kept(); kept != 993 { // 8 gone, 1 came
+		t.Errorf("%d ids are kept after one entry, want 993", kept)
 	}
 	for i := range 150 {
 		write(2000+i, 0)
 	}
-	if left := r.m.IDBytes() / (full / 1000); left != 151 {
-		t.Errorf("%d ids are left, want the 151 new ones", left)
+	if kept := r.m.Kept(); kept != 151 {
+		t.Errorf("%d ids are kept, want the 151 new ones", kept)
 	}
 	n := 0
 	lo, hi := store.GroupKey(uint64(tableID), table.SubID), store.GroupEnd(uint64(tableID), table.SubID)
@@ -401,6 +428,70 @@ func TestValues(t *testing.T) {
 		row, found, err := table.Get(r.db, tableID, "k")
 		if err != nil || !found || !bytes.Equal(row.Value, v) || row.Version != r.index {
 			t.Errorf("%d bytes: got %d bytes, version %d, %t, %v", len(v), len(row.Value), row.Version, found, err)
+		}
+	}
+}
+
+// TestFull: past its bound a lifetime is full, the other is not; what is known
+// stays known until its time is over, by a clock that needs no writes.
+func TestFull(t *testing.T) {
+	for _, keyed := range []bool{false, true} {
+		keep := table.KeepMade
+		if keyed {
+			keep = table.KeepKeyed
+		}
+		r := newReplica(t)
+		if r.m.Bound(3*table.IDCost, 0); keyed {
+			r.m.Bound(0, 3*table.IDCost)
+		}
+		write := func(id byte) *table.Answer {
+			c := wire.Command{Op: api.OpPut, ID: api.RequestID{id}, Keyed: keyed, Key: "k", Born: r.index}
+			return r.apply(entry{data: encode(c)})[0]
+		}
+		for id := byte(1); id <= 3; id++ {
+			if r.m.Full(keyed) || r.m.Knows(api.RequestID{id}) {
+				t.Fatalf("keyed %t: id %d: full, or known before it came", keyed, id)
+			}
+			write(id)
+		}
+		if !r.m.Full(keyed) || r.m.Full(!keyed) {
+			t.Fatalf("keyed %t: full %t, the other lifetime %t", keyed, r.m.Full(keyed), r.m.Full(!keyed))
+		}
+		// The bound is for those who propose: what comes all the same is done and
+		// remembered, and nothing is forgotten for it.
+		write(4)
+		r.apply(entry{elapsed: keep})
+		for id := byte(1); id <= 4; id++ {
+			if a := write(id); a.Version != uint64(id) || !r.m.Knows(api.RequestID{id}) {
+				t.Errorf("keyed %t: id %d was forgotten early: %s", keyed, id, say(a))
+			}
+		}
+		r.apply(entry{elapsed: time.Millisecond})
+		if r.m.Full(keyed) || r.m.Knows(api.RequestID{1}) {
+			t.Errorf("keyed %t: full after the lifetime", keyed)
+		}
+	}
+}
+
+// TestLateResend sends a write again when its answer is long forgotten: it is
+// never done twice. Who knew no position at all is refused too.
+func TestLateResend(t *testing.T) {
+	for _, keyed := range []bool{false, true} {
+		r := newReplica(t)
+		for _, born := range []uint64{0, 1, 2} {
+			c := wire.Command{Op: api.OpPut, ID: api.RequestID{byte(born) + 1}, Keyed: keyed, Key: "counter", Born: born}
+			if a := r.apply(entry{data: encode(c)})[0]; born == 0 && a.Code != "" {
+				t.Fatalf("a new table refuses: %s", say(a))
+			}
+		}
+		r.apply(entry{elapsed: 16 * time.Minute})
+		for born := range uint64(4) {
+			c := wire.Command{Op: api.OpPut, ID: api.RequestID{byte(born) + 1}, Keyed: keyed, Key: "counter", Born: born}
+			a := r.apply(entry{data: encode(c)})[0]
+			// The newest answer forgotten is that of entry 3.
+			if done := a.Code == ""; done != (born >= 3) || !done && (a.Code != api.CodeBehind || a.Version != r.index) {
+				t.Errorf("keyed %t, born %d: %s", keyed, born, say(a))
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"tidal/node/api"
 )
@@ -20,12 +19,9 @@ const (
 	flagKeyed    = 1 << 0
 	flagIfMatch  = 1 << 1
 	flagIfAbsent = 1 << 2
-	flagsKnown   = flagKeyed | flagIfMatch | flagIfAbsent
+	flagIfExists = 1 << 3
+	flagsKnown   = flagKeyed | flagIfMatch | flagIfAbsent | flagIfExists
 )
-
-// IfMatchNever is a Command.IfMatch that no row has: for the entity tag of
-// another table, which must fail.
-const IfMatchNever = math.MaxUint64
 
 // Command is one write as the log of its table holds it.
 type Command struct {
@@ -33,9 +29,10 @@ type Command struct {
 	ID       api.RequestID // zero: the answer is not remembered
 	Keyed    bool          // ID comes from a client's Idempotency-Key and is kept longer
 	Hash     [16]byte      // RequestHash: tells another request under the same id
-	Born     uint64        // highest index of the table that the entering node knew; 0: none
-	IfMatch  uint64        // the row must have been written by this index; 0: no condition
+	Born     uint64        // highest index of the table that was known when it was accepted; 0: none
+	IfMatch  []api.Version // the row's version must be one of these; empty: no condition
 	IfAbsent bool          // the row must not exist
+	IfExists bool          // the row must exist
 	Key      string
 	Value    []byte // of a put
 }
@@ -46,7 +43,7 @@ func (c *Command) RequestHash(table api.TableID) [16]byte {
 	head := make([]byte, 0, 48+len(c.Key))
 	head = binary.BigEndian.AppendUint64(head, uint64(table))
 	head = append(head, byte(c.Op), c.flags()&^flagKeyed)
-	head = binary.BigEndian.AppendUint64(head, c.IfMatch)
+	head = appendTags(head, c.IfMatch)
 	head = AppendString(head, c.Key)
 	h := sha256.New()
 	h.Write(head)
@@ -61,11 +58,14 @@ func (c *Command) flags() byte {
 	if c.Keyed {
 		f |= flagKeyed
 	}
-	if c.IfMatch != 0 {
+	if len(c.IfMatch) > 0 {
 		f |= flagIfMatch
 	}
 	if c.IfAbsent {
 		f |= flagIfAbsent
+	}
+	if c.IfExists {
+		f |= flagIfExists
 	}
 	return f
 }
@@ -76,8 +76,8 @@ func AppendCommand(dst []byte, c *Command) []byte {
 	dst = append(dst, c.ID[:]...)
 	dst = append(dst, c.Hash[:]...)
 	dst = AppendUvarint(dst, c.Born)
-	if c.IfMatch != 0 {
-		dst = AppendUvarint(dst, c.IfMatch)
+	if len(c.IfMatch) > 0 {
+		dst = appendTags(dst, c.IfMatch)
 	}
 	dst = AppendString(dst, c.Key)
 	return AppendBytes(dst, c.Value)
@@ -102,14 +102,12 @@ func DecodeCommand(b []byte) (Command, error) {
 	}
 	c.Keyed = flags&flagKeyed != 0
 	c.IfAbsent = flags&flagIfAbsent != 0
+	c.IfExists = flags&flagIfExists != 0
 	c.ID = r.Array16("request id")
 	c.Hash = r.Array16("request hash")
 	c.Born = r.Uvarint("born")
 	if flags&flagIfMatch != 0 {
-		c.IfMatch = r.Uvarint("if-match")
-		if c.IfMatch == 0 {
-			r.Fail("if-match", "zero")
-		}
+		c.IfMatch = r.tags("if-match")
 	}
 	c.Key = r.String("key", api.MaxKey)
 	c.Value = r.Bytes("value", api.MaxValue)

@@ -15,8 +15,8 @@ func commands() []wire.Command {
 	return []wire.Command{
 		{Op: api.OpPut, ID: api.RequestID{1, 2, 3}, Hash: [16]byte{9}, Key: "k", Value: []byte("v")},
 		{Op: api.OpPut, ID: api.RequestID{0xff}, Keyed: true, Born: 1 << 40, Key: strings.Repeat("k", api.MaxKey)},
-		{Op: api.OpDelete, Key: "gone", IfMatch: 77},
-		{Op: api.OpPut, Key: "new", IfAbsent: true, IfMatch: wire.IfMatchNever, Value: bytes.Repeat([]byte{0}, 300)},
+		{Op: api.OpDelete, Key: "gone", IfMatch: []api.Version{{Table: 2, Index: 77}, {Table: 1 << 50, Index: 1}}},
+		{Op: api.OpPut, Key: "new", IfAbsent: true, IfExists: true, IfMatch: make([]api.Version, api.MaxTags), Value: bytes.Repeat([]byte{0}, 300)},
 	}
 }
 
@@ -34,8 +34,8 @@ func TestCommandRoundTrip(t *testing.T) {
 
 // The form is in logs on disk: a change of it must be a new version.
 func TestCommandForm(t *testing.T) {
-	c := wire.Command{Op: api.OpPut, ID: api.RequestID{0: 1, 15: 2}, Keyed: true, Hash: [16]byte{0: 3, 15: 4}, Born: 300, IfMatch: 5, Key: "k", Value: []byte("v")}
-	want := []byte{1, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0xac, 2, 5, 1, 'k', 1, 'v'}
+	c := wire.Command{Op: api.OpPut, ID: api.RequestID{0: 1, 15: 2}, Keyed: true, Hash: [16]byte{0: 3, 15: 4}, Born: 300, IfMatch: []api.Version{{Table: 2, Index: 5}}, Key: "k", Value: []byte("v")}
+	want := []byte{1, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0xac, 2, 1, 2, 5, 1, 'k', 1, 'v'}
 	if got := wire.AppendCommand(nil, &c); !bytes.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
@@ -62,6 +62,8 @@ func TestDecodeCommandRefuses(t *testing.T) {
 		{"cut", good[:20], wire.ErrMalformed, "request hash"},
 		{"more", append(bytes.Clone(good), 0), wire.ErrMalformed, "after the end"},
 		{"long key", wire.AppendCommand(nil, &wire.Command{Op: api.OpPut, Key: strings.Repeat("k", api.MaxKey+1)}), wire.ErrMalformed, "key"},
+		{"no entity tag", conditional(0, nil), wire.ErrMalformed, "if-match"},
+		{"too many entity tags", conditional(api.MaxTags+1, make([]byte, 2*(api.MaxTags+1))), wire.ErrMalformed, "17 entity tags"},
 		{"huge value", append(bytes.Clone(good[:len(good)-2]), 0xff, 0xff, 0xff, 0xff, 0x0f), wire.ErrMalformed, "value"},
 	} {
 		_, err := wire.DecodeCommand(c.in)
@@ -69,6 +71,14 @@ func TestDecodeCommandRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want %v with %q", c.name, err, c.is, c.says)
 		}
 	}
+}
+
+// conditional returns a command with a list of entity tags that says it has n.
+func conditional(n byte, tags []byte) []byte {
+	b := wire.AppendCommand(nil, &wire.Command{Op: api.OpPut})
+	b[2] |= 1 << 1
+	b = append(b[:len(b)-2], n)
+	return append(append(b, tags...), 1, 'k', 0)
 }
 
 func TestRequestHash(t *testing.T) {
@@ -82,7 +92,9 @@ func TestRequestHash(t *testing.T) {
 		"op":        {Op: api.OpDelete, Key: "k", Value: []byte("v")},
 		"value":     {Op: api.OpPut, Key: "k", Value: []byte("w")},
 		"border":    {Op: api.OpPut, Key: "kv"},
-		"if-match":  {Op: api.OpPut, Key: "k", Value: []byte("v"), IfMatch: 1},
+		"if-match":  {Op: api.OpPut, Key: "k", Value: []byte("v"), IfMatch: []api.Version{{Table: 2, Index: 1}}},
+		"tags":      {Op: api.OpPut, Key: "k", Value: []byte("v"), IfMatch: []api.Version{{Table: 2, Index: 1}, {Table: 2, Index: 2}}},
+		"if-exists": {Op: api.OpPut, Key: "k", Value: []byte("v"), IfExists: true},
 		"if-absent": {Op: api.OpPut, Key: "k", Value: []byte("v"), IfAbsent: true},
 	} {
 		if c.RequestHash(2) == base.RequestHash(2) {

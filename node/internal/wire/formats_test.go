@@ -52,7 +52,8 @@ func someRequest() *api.Request {
 		Hops:      1,
 		Principal: api.Principal{Name: "app", Role: api.RoleWriter},
 
-		IfMatch:     &api.Version{Table: 2, Index: 70},
+		IfMatch:     []api.Version{{Table: 2, Index: 70}, {Table: 1, Index: 1 << 40}},
+		IfExists:    true,
 		IfNoneMatch: true,
 	}
 }
@@ -62,7 +63,7 @@ func someResponse() *api.Response {
 }
 
 func someError() *api.Error {
-	return &api.Error{Code: api.CodeStaleOwner, Message: "not mine", Hint: "ask b", RetryAfter: 2 * time.Second, Owner: "b"}
+	return &api.Error{Code: api.CodeStaleOwner, Message: "not mine", Hint: "ask b", RetryAfter: 2 * time.Second, Owner: "b", At: api.Position{Table: 2, Index: 79}}
 }
 
 // TestAllFieldsTravel fails when a field of a format is added and its codec
@@ -181,8 +182,8 @@ func TestLaterReleasesAreRead(t *testing.T) {
 		t.Error("a request with something unknown in it was accepted")
 	}
 	b := wire.AppendRequest(nil, someRequest(), now())
-	b[1] |= 1 << 4
-	if _, err := wire.DecodeRequest(b, now()); err == nil || !strings.Contains(err.Error(), "unknown bits in 0x1f") {
+	b[1] |= 1 << 5
+	if _, err := wire.DecodeRequest(b, now()); err == nil || !strings.Contains(err.Error(), "unknown bits in 0x3f") {
 		t.Errorf("a request with an unknown condition: %v", err)
 	}
 }

@@ -25,6 +25,7 @@ const (
 	requestLocal
 	requestIfMatch
 	requestIfNoneMatch
+	requestIfExists
 	requestFlags = 1<<iota - 1
 )
 
@@ -38,11 +39,14 @@ func AppendRequest(dst []byte, q *api.Request, now time.Time) []byte {
 	if q.Local {
 		flags |= requestLocal
 	}
-	if q.IfMatch != nil {
+	if len(q.IfMatch) > 0 {
 		flags |= requestIfMatch
 	}
 	if q.IfNoneMatch {
 		flags |= requestIfNoneMatch
+	}
+	if q.IfExists {
+		flags |= requestIfExists
 	}
 	dst = append(dst, requestFormat)
 	dst = AppendUvarint(dst, flags)
@@ -55,8 +59,8 @@ func AppendRequest(dst []byte, q *api.Request, now time.Time) []byte {
 	}
 	dst = AppendUvarint(dst, millis(left))
 	dst = appendPosition(dst, q.Born)
-	if q.IfMatch != nil {
-		dst = appendPosition(dst, *q.IfMatch)
+	if len(q.IfMatch) > 0 {
+		dst = appendTags(dst, q.IfMatch)
 	}
 	dst = AppendString(dst, q.Table)
 	dst = AppendString(dst, q.Key)
@@ -76,6 +80,7 @@ func DecodeRequest(b []byte, now time.Time) (*api.Request, error) {
 		Keyed:       flags&requestKeyed != 0,
 		Local:       flags&requestLocal != 0,
 		IfNoneMatch: flags&requestIfNoneMatch != 0,
+		IfExists:    flags&requestIfExists != 0,
 		ID:          r.Array16("request id"),
 		Op:          api.Op(r.Byte("operation")),
 		Hops:        r.Byte("hops"),
@@ -87,8 +92,7 @@ func DecodeRequest(b []byte, now time.Time) (*api.Request, error) {
 	}
 	q.Born = r.position("born")
 	if flags&requestIfMatch != 0 {
-		v := r.position("if-match")
-		q.IfMatch = &v
+		q.IfMatch = r.tags("if-match")
 	}
 	q.Table = r.String("table", api.MaxTable)
 	q.Key = r.String("key", api.MaxKey)
@@ -137,7 +141,8 @@ func AppendError(dst []byte, e *api.Error) []byte {
 	dst = AppendString(dst, clip(e.Message, maxErrorText))
 	dst = AppendString(dst, clip(e.Hint, maxErrorText))
 	dst = AppendUvarint(dst, millis(max(e.RetryAfter, 0)))
-	return AppendString(dst, clip(e.Owner, api.MaxNode))
+	dst = AppendString(dst, clip(e.Owner, api.MaxNode))
+	return appendPosition(dst, e.At)
 }
 
 // DecodeError reads what AppendError wrote.
@@ -150,6 +155,7 @@ func DecodeError(b []byte) (*api.Error, error) {
 		Hint:       r.String("hint", maxErrorText),
 		RetryAfter: r.millis("retry after"),
 		Owner:      r.String("owner", api.MaxNode),
+		At:         r.position("at"),
 	}
 	if err := r.Done(); err != nil {
 		return nil, err
@@ -170,6 +176,31 @@ func appendPosition(dst []byte, p api.Position) []byte {
 
 func (r *Reader) position(field string) api.Position {
 	return api.Position{Table: api.TableID(r.Uvarint(field)), Index: r.Uvarint(field)}
+}
+
+// appendTags appends the versions of a condition.
+func appendTags(dst []byte, tags []api.Version) []byte {
+	dst = AppendUvarint(dst, uint64(len(tags)))
+	for _, v := range tags {
+		dst = appendPosition(dst, v)
+	}
+	return dst
+}
+
+// tags reads the versions of a condition that is there: one at least.
+func (r *Reader) tags(field string) []api.Version {
+	n := r.Count(field, 2)
+	if r.Err() == nil && (n == 0 || n > api.MaxTags) {
+		r.Fail(field, fmt.Sprintf("%d entity tags, want 1 to %d", n, api.MaxTags))
+	}
+	if r.Err() != nil {
+		return nil
+	}
+	tags := make([]api.Version, n)
+	for i := range tags {
+		tags[i] = r.position(field)
+	}
+	return tags
 }
 
 // size reads the size of a row's value.
