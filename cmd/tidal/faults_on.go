@@ -35,6 +35,8 @@ func (a *app) faults(o *node.Options) error {
 			f.AdvertiseMember = true
 		case "no-address-proof":
 			f.NoAddressProof = true
+		case "no-request-ids":
+			f.NoRequestIDs = true
 		case "never-quiet":
 			f.NeverQuiet = true
 		case "no-frontier":

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,6 +17,7 @@ const (
 	proxyPass  proxyMode = iota
 	proxyCut             // open connections are reset, new ones too
 	proxyBlack           // bytes vanish; nobody is told
+	proxyDeaf            // requests pass, and a connection is reset when its answer comes
 )
 
 // proxy stands before one node: it forwards TCP byte for byte, late by delay in
@@ -24,6 +26,7 @@ type proxy struct {
 	ln     net.Listener
 	target string
 	delay  time.Duration
+	lost   atomic.Int64 // answers that proxyDeaf cut off
 	wg     sync.WaitGroup
 	mu     struct {
 		sync.Mutex
@@ -126,8 +129,8 @@ func (p *proxy) serve(client *net.TCPConn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { p.pipe(server, client) })
-	both.Go(func() { p.pipe(client, server) })
+	both.Go(func() { p.pipe(server, client, proxyPass) })
+	both.Go(func() { p.pipe(client, server, proxyDeaf) })
 	both.Wait()
 }
 
@@ -138,8 +141,9 @@ type chunk struct {
 	due  time.Time
 }
 
-// pipe moves one direction. It ends when src has ended, and tells dst how.
-func (p *proxy) pipe(dst, src *net.TCPConn) {
+// pipe moves one direction, but not in the mode that cuts it. It ends when src has
+// ended, and tells dst how.
+func (p *proxy) pipe(dst, src *net.TCPConn, cut proxyMode) {
 	queue := make(chan chunk, 256)
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -167,6 +171,11 @@ func (p *proxy) pipe(dst, src *net.TCPConn) {
 		}
 		switch {
 		case broken || p.mode() == proxyBlack:
+		case cut != proxyPass && p.mode() == cut && c.err == nil:
+			p.lost.Add(1)
+			broken = true
+			reset(dst)
+			reset(src)
 		case errors.Is(c.err, io.EOF):
 			_ = dst.CloseWrite()
 		case c.err != nil:

@@ -129,6 +129,26 @@ func TestProxyCuts(t *testing.T) {
 	}
 }
 
+// TestProxyIsDeaf: what was sent arrives, and the connection breaks at the answer.
+func TestProxyIsDeaf(t *testing.T) {
+	p := newProxy(t, "127.0.0.1:0", echo(t), 0)
+	open := dial(t, p.addr())
+	if err := roundTrip(open, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	p.set(proxyDeaf)
+	if err := isReset(roundTrip(open, 5*time.Second)); err != nil {
+		t.Errorf("open connection: %v", err)
+	}
+	if n := p.lost.Load(); n != 1 {
+		t.Errorf("%d answers were cut off, want 1", n)
+	}
+	p.set(proxyPass)
+	if err := tryOnce(p.addr()); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
 func TestProxySwallows(t *testing.T) {
 	p := newProxy(t, "127.0.0.1:0", echo(t), 0)
 	open := dial(t, p.addr())
