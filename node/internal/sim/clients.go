@@ -29,6 +29,7 @@ type op struct {
 	floor   uint64       // what had been acknowledged when it was first sent
 	tries   int
 	began   time.Duration
+	doubt   bool // an attempt may have been applied
 }
 
 // next begins another request, until the end of the run.
@@ -54,9 +55,11 @@ func (c *client) next() {
 		}
 		o.command.ID = api.RequestID{0: byte(c.number) + 1}
 		binary.BigEndian.PutUint64(o.command.ID[8:], uint64(c.count))
+		c.w.exact.ask(c.w, o)
 		o.command.Hash = o.command.RequestHash(api.TableID(o.group))
 		o.data = wire.AppendCommand(nil, &o.command)
 		o.floor = c.w.history.newest(o.group)
+		c.w.history.asked(o.group, &o.command, c.w.clock())
 	}
 	c.op = o
 	o.try()
@@ -73,7 +76,15 @@ func (o *op) try() {
 	try := o.tries
 	n := w.target(o.group)
 	w.after(w.between(50*time.Microsecond, time.Millisecond), func() { o.arrive(n) })
-	w.after(100*time.Millisecond, func() { o.retry(try) })
+	w.after(100*time.Millisecond, func() { o.late(try) })
+}
+
+// late sends the request again if no answer has come: it may have been done.
+func (o *op) late(try int) {
+	if o.c.op == o && o.tries == try {
+		o.doubt = true
+	}
+	o.retry(try)
 }
 
 // retry sends the request again unless it was answered, or is another's turn.
@@ -117,7 +128,7 @@ func (o *op) arrive(n *node) {
 			}
 		})
 	} else {
-		n.stepper.Propose(o.group, o.command.ID, o.data, func(a any, err error) {
+		n.stepper.Propose(o.group, o.command.ID, o.proposal(n), func(a any, err error) {
 			if n.alive(life) {
 				o.written(n, a, err)
 			}
@@ -134,8 +145,12 @@ func (o *op) written(n *node, answer any, err error) {
 		return
 	}
 	a, ok := answer.(*table.Answer)
-	if !ok || a.Code != "" {
-		w.history.find("group %d: a write without conditions was answered with %+v", o.group, answer)
+	if !ok {
+		w.history.find("group %d: a write was answered with %+v", o.group, answer)
+		return
+	}
+	if a.Code != "" {
+		o.notDone(a)
 		return
 	}
 	w.after(w.between(50*time.Microsecond, time.Millisecond), func() {
@@ -180,7 +195,8 @@ func (o *op) refused(n *node, err error) {
 		return
 	}
 	w := o.c.w
-	if errors.Is(err, rafthost.ErrNotLeader) && o.data != nil && o.tries == 1 && o.c.op == o && w.chance(0.3) {
+	o.doubt = o.doubt || errors.Is(err, rafthost.ErrUnknown)
+	if errors.Is(err, rafthost.ErrNotLeader) && o.data != nil && o.tries == 1 && !o.doubt && o.c.op == o && w.chance(0.3) {
 		// Nothing was done, so the client may leave it at that.
 		w.history.refuse(o.group, o.command.ID)
 		o.finish()

@@ -7,7 +7,10 @@
 // clients are simulated: messages are late, lost, doubled and out of order, links
 // break, nodes tick at their own pace, and crash between two steps or in the
 // middle of a write to their disk. In two of three runs logs are kept so short that
-// replicas which were away need snapshots, which get lost as messages do.
+// replicas which were away need snapshots, which get lost as messages do. In runs of
+// even seeds clients write under conditions and with ids of both lifetimes, and now
+// and then everybody stands still for longer than one, with copies of requests on
+// their way: what a table forgets, and when, shows there.
 //
 // The same seed gives the same run, to the byte. Two things that are not the
 // loop's take part in it: raft draws its election timeouts from crypto/rand, so

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/table"
@@ -48,12 +49,14 @@ type tableHistory struct {
 	refused map[[16]byte]bool   // requests of which nothing may be done
 	newest  uint64              // highest of them
 	floors  map[string]uint64   // by key, the newest version that a client was told or read
+	wants   map[[16]byte]want   // what clients asked for
 }
 
 type applied struct {
-	sum   [32]byte
-	key   string
-	value []byte
+	sum    [32]byte
+	key    string
+	value  []byte
+	answer table.Answer // code and version
 }
 
 func newHistory(groups []uint64) *history {
@@ -71,6 +74,7 @@ func newHistory(groups []uint64) *history {
 			acked:   map[[16]byte]uint64{},
 			refused: map[[16]byte]bool{},
 			floors:  map[string]uint64{},
+			wants:   map[[16]byte]want{},
 		}
 		h.hashes[g] = map[uint64]tableAt{}
 	}
@@ -101,8 +105,9 @@ func (h *history) voted(at termOf, voter, candidate uint64) {
 	h.votes[at][voter] = candidate
 }
 
-// apply takes an entry that a replica applied, and what its machine answered.
-func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer) {
+// apply takes an entry that a replica applied at a time, and what its machine
+// answered.
+func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer, now time.Duration) {
 	t := h.tables[at.group]
 	n := uint64(len(t.entries))
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %x", e.Term, e.Elapsed, e.Data))
@@ -125,18 +130,21 @@ func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer) {
 		h.find("group %d: entry %d: %v", at.group, e.Index, err)
 		return
 	}
+	if a == nil {
+		h.find("group %d: replica %d gives no answer to entry %d", at.group, at.replica, e.Index)
+		return
+	}
+	got := table.Answer{Code: a.Code, Version: a.Version}
 	if e.Index == n+1 {
-		t.entries = append(t.entries, applied{sum: sum, key: c.Key, value: bytes.Clone(c.Value)})
+		t.entries = append(t.entries, applied{sum: sum, key: c.Key, value: bytes.Clone(c.Value), answer: got})
 		if t.refused[c.ID] {
 			h.find("group %d: request %s was refused as not done, and became entry %d", at.group, c.ID, e.Index)
 		}
-		if t.first[c.ID] == 0 {
-			t.first[c.ID] = e.Index
-			t.rows[c.Key] = e.Index
-		}
+		h.judge(at.group, &c, got, now)
+		return
 	}
-	if a == nil || a.Code != "" || a.Version != t.first[c.ID] {
-		h.find("group %d: replica %d answers entry %d with %+v, its request was done by entry %d", at.group, at.replica, e.Index, a, t.first[c.ID])
+	if first := t.entries[e.Index-1].answer; got != first {
+		h.find("group %d: replica %d answers entry %d with %+v, another answered %+v", at.group, at.replica, e.Index, got, first)
 	}
 }
 

@@ -20,6 +20,14 @@ func put(index uint64, id byte, key, value string) (*wire.Command, rafthost.Entr
 	return c, rafthost.Entry{Index: index, Term: 1, Data: wire.AppendCommand(nil, c)}
 }
 
+// ifMatch is entry 5, which asks for a version of a row.
+func ifMatch(version uint64) rafthost.Entry {
+	c, e := put(5, 9, "k", "nine")
+	c.IfMatch = []api.Version{{Table: 2, Index: version}}
+	e.Data = wire.AppendCommand(nil, c)
+	return e
+}
+
 // planted is a history of one table on three replicas: raft's own entry, the
 // writes 2 and 3 of one row, and write 2 once more.
 func planted() *history {
@@ -30,10 +38,10 @@ func planted() *history {
 		_, three := put(3, 3, "k", "three")
 		again := two
 		again.Index = 4
-		h.apply(at, rafthost.Entry{Index: 1, Term: 1}, nil)
-		h.apply(at, two, &table.Answer{Version: 2})
-		h.apply(at, three, &table.Answer{Version: 3})
-		h.apply(at, again, &table.Answer{Version: 2})
+		h.apply(at, rafthost.Entry{Index: 1, Term: 1}, nil, 0)
+		h.apply(at, two, &table.Answer{Version: 2}, 0)
+		h.apply(at, three, &table.Answer{Version: 3}, 0)
+		h.apply(at, again, &table.Answer{Version: 2}, 0)
 	}
 	h.led(termOf{2, 1}, 1)
 	h.voted(termOf{2, 1}, 2, 1)
@@ -71,22 +79,50 @@ func TestHistory(t *testing.T) {
 		{"a vote of the leader", func(h *history) { h.voted(termOf{2, 1}, 1, 3) }, "voted twice"},
 		{"two entries of one index", func(h *history) {
 			entry.Term = 2
-			h.apply(at, entry, &table.Answer{Version: 2})
+			h.apply(at, entry, &table.Answer{Version: 2}, 0)
 		}, "not the one"},
 		{"two times of one entry", func(h *history) {
 			_, e := put(2, 2, "k", "two")
 			e.Elapsed = time.Millisecond
-			h.apply(at, e, &table.Answer{Version: 2})
+			h.apply(at, e, &table.Answer{Version: 2}, 0)
 		}, "not the one"},
-		{"an entry left out", func(h *history) { h.apply(at, rafthost.Entry{Index: 6, Term: 1}, nil) }, "nobody applied"},
+		{"an entry left out", func(h *history) { h.apply(at, rafthost.Entry{Index: 6, Term: 1}, nil, 0) }, "nobody applied"},
 		{"a write done twice", func(h *history) {
 			_, e := put(5, 2, "k", "two")
-			h.apply(at, e, &table.Answer{Version: 5})
+			h.apply(at, e, &table.Answer{Version: 5}, 0)
 		}, "was done by entry 2"},
+		{"another answer elsewhere", func(h *history) {
+			_, e := put(3, 3, "k", "three")
+			h.apply(at, e, &table.Answer{Version: 4}, 0)
+		}, "another answered"},
+		{"a condition that does not hold", func(h *history) {
+			h.apply(at, ifMatch(2), &table.Answer{Version: 5}, 0)
+		}, "do not hold: the row's version is 3"},
+		{"a condition that holds", func(h *history) {
+			h.apply(at, ifMatch(3), &table.Answer{Code: api.CodePreconditionFailed, Version: 3}, 0)
+		}, "conditions hold"},
+		{"a failed condition with another version", func(h *history) {
+			h.apply(at, ifMatch(2), &table.Answer{Code: api.CodePreconditionFailed, Version: 2}, 0)
+		}, "do not hold: the row's version is 3"},
+		{"a failed condition that is told otherwise", func(h *history) {
+			h.apply(at, ifMatch(2), &table.Answer{Code: api.CodePreconditionFailed, Version: 3}, 0)
+			h.failed(2, [16]byte{9}, 3)
+			h.failed(2, [16]byte{2}, 3)
+		}, "which entry 2 does not say"},
+		{"forgotten early", func(h *history) {
+			_, e := put(5, 2, "k", "two")
+			h.asked(2, two, time.Second)
+			h.apply(at, e, &table.Answer{Code: api.CodeBehind, Version: 5}, time.Second+table.KeepMade)
+		}, "is forgotten 30s after it began"},
+		{"forgotten in time", func(h *history) {
+			_, e := put(5, 2, "k", "two")
+			h.asked(2, two, time.Second)
+			h.apply(at, e, &table.Answer{Code: api.CodeBehind, Version: 5}, time.Second+table.KeepMade+time.Millisecond)
+		}, ""},
 		{"a refused write that is done", func(h *history) {
 			_, e := put(5, 9, "k", "nine")
 			h.refuse(2, [16]byte{9})
-			h.apply(at, e, &table.Answer{Version: 5})
+			h.apply(at, e, &table.Answer{Version: 5}, 0)
 		}, "became entry 5"},
 		{"a done write that is refused", func(h *history) { h.refuse(2, [16]byte{2}) }, "is entry 2"},
 		{"two answers", func(h *history) { h.ack(2, two, 0, 4) }, "answered twice"},

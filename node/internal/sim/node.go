@@ -54,7 +54,7 @@ func (r *recorder) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error
 		return id, nil, err
 	}
 	a, _ := answer.(*table.Answer) // nil for raft's own
-	r.n.w.history.apply(replicaOf{r.group, r.n.replica}, e, a)
+	r.n.w.history.apply(replicaOf{r.group, r.n.replica}, e, a, r.n.w.clock())
 	return id, answer, nil
 }
 
@@ -67,7 +67,7 @@ func (r *recorder) Committed() { r.machine.Committed() }
 // start opens the database and all replicas, from what is on the disk.
 func (n *node) start() {
 	n.life++
-	n.started = n.w.now
+	n.started = n.w.clock()
 	n.due = false
 	n.heard = map[string]pulse{}
 	n.w.trace("start %s", n.name)
@@ -152,6 +152,9 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 // machine returns the machine of a table as the database has it.
 func (n *node) machine(group uint64) (*recorder, error) {
 	m, err := table.Open(n.db, api.TableID(group))
+	if err == nil {
+		m.Break(n.w.o.Table)
+	}
 	return &recorder{n: n, group: group, machine: m}, err
 }
 
@@ -213,7 +216,7 @@ func (n *node) pass(life int) {
 	}
 	n.due = false
 	n.w.report.Passes++
-	err := n.guard(func() error { return n.stepper.Pass(n.w.now - n.started) })
+	err := n.guard(func() error { return n.stepper.Pass(n.w.clock() - n.started) })
 	synctest.Wait() // what pebble writes behind the pass is of the pass
 	if err != nil {
 		n.w.history.find("node %s: pass: %v", n.name, err)

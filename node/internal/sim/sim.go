@@ -36,7 +36,11 @@ const (
 type Options struct {
 	Seed   uint64
 	Defect rafthost.Defect
-	Trace  io.Writer // takes a line for each thing that happens; nil: nobody reads it
+	Table  table.Defect
+	// Loose is a defect too: conditions are decided where a request arrives, before
+	// the write goes into the log.
+	Loose bool
+	Trace io.Writer // takes a line for each thing that happens; nil: nobody reads it
 }
 
 // Report is what came of a run.
@@ -49,6 +53,8 @@ type Report struct {
 	Crashes  int      // nodes that crashed
 	Torn     int      // those among them in the middle of a pass
 	Unborn   int      // those among them while they started
+	Failed   int      // conditions that did not hold, as clients were told
+	Late     int      // writes that were sent again when their answer was forgotten
 
 	Lulls     int // groups that became quiet
 	Snapshots int // that became a replica's state
@@ -68,6 +74,7 @@ type world struct {
 	nodes   []*node
 	clients []*client
 	faults  faults
+	exact   *exact // nil: clients ask for nothing but plain writes, and no time is lost
 	// logCache is small in some runs, so that logs are read from the disk.
 	logCache int
 	// logBytes too, so that replicas need snapshots.
@@ -91,6 +98,7 @@ func Run(o Options) Report {
 		w.groups = append(w.groups, uint64(i)+2)
 	}
 	w.history = newHistory(w.groups)
+	w.exact = newExact(w)
 	w.trace("seed %d, %d tables, %+v", o.Seed, len(w.groups), w.faults)
 	for i, name := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &node{
@@ -107,6 +115,7 @@ func Run(o Options) Report {
 		w.after(w.between(0, 10*time.Millisecond), c.next)
 	}
 	w.unleash()
+	w.exact.unleash(w)
 	w.loop()
 	w.report.Acked = w.history.acknowledged()
 	if w.sound() {

@@ -12,6 +12,7 @@ import (
 
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/sim"
+	"tidal/node/internal/table"
 )
 
 // run runs one seed in a bubble of its own.
@@ -62,13 +63,15 @@ func TestSeeds(t *testing.T) {
 		sum.Crashes += r.Crashes
 		sum.Torn += r.Torn
 		sum.Unborn += r.Unborn
+		sum.Failed += r.Failed
+		sum.Late += r.Late
 		sum.Snapshots += r.Snapshots
 		sum.Lulls += r.Lulls
 		sum.Passes += r.Passes
 		sum.End += r.End
 	}
 	t.Logf("seeds %d to %d: %+v", from, to, sum)
-	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Snapshots == 0 || sum.Lulls == 0 {
+	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Failed == 0 || sum.Late == 0 || sum.Snapshots == 0 || sum.Lulls == 0 {
 		t.Error("of some kind nothing happened in any run")
 	}
 }
@@ -118,25 +121,30 @@ func TestReplay(t *testing.T) {
 func TestDefects(t *testing.T) {
 	for _, d := range []struct {
 		name   string
-		defect rafthost.Defect
+		broken sim.Options
 		seeds  []uint64 // recorded; the first that finds it is enough
 	}{
-		{"ack before sync", rafthost.AckBeforeSync, []uint64{1, 2, 3, 4}},
-		{"vote not persisted", rafthost.VoteNotPersisted, []uint64{17, 26, 53, 57, 101, 119, 159, 160}},
-		{"commit not with rows", rafthost.CommitNotWithRows, []uint64{6, 11, 17, 18, 22, 29, 37, 53}},
-		{"vote overwritten by an ingest", rafthost.VoteNotInIngest, []uint64{17, 206, 283}},
-		{"cut above applied", rafthost.CutAboveApplied, []uint64{1, 2, 3, 5}},
-		{"request ids missing from a snapshot", rafthost.LossySnapshot, []uint64{1, 2, 5, 6}},
-		{"commit not capped", rafthost.CommitNotCapped, []uint64{9, 1, 2, 3}},
-		{"quiet without leader", rafthost.QuietWithoutLeader, []uint64{4, 11, 45, 64, 70, 83, 101, 137}},
+		{"ack before sync", sim.Options{Defect: rafthost.AckBeforeSync}, []uint64{1, 2, 3, 4}},
+		{"vote not persisted", sim.Options{Defect: rafthost.VoteNotPersisted}, []uint64{17, 26, 53, 57, 101, 119, 159, 160}},
+		{"commit not with rows", sim.Options{Defect: rafthost.CommitNotWithRows}, []uint64{6, 11, 17, 18, 22, 29, 37, 53}},
+		{"vote overwritten by an ingest", sim.Options{Defect: rafthost.VoteNotInIngest}, []uint64{17, 206, 283}},
+		{"cut above applied", sim.Options{Defect: rafthost.CutAboveApplied}, []uint64{1, 2, 3, 5}},
+		{"request ids missing from a snapshot", sim.Options{Defect: rafthost.LossySnapshot}, []uint64{1, 2, 5, 6}},
+		{"commit not capped", sim.Options{Defect: rafthost.CommitNotCapped}, []uint64{9, 1, 2, 3}},
+		{"quiet without leader", sim.Options{Defect: rafthost.QuietWithoutLeader}, []uint64{4, 11, 45, 64, 70, 83, 101, 137}},
+		{"a late write done again", sim.Options{Table: table.BornNotCompared}, []uint64{2, 4, 6, 8, 10}},
+		{"answers forgotten early", sim.Options{Table: table.ForgottenEarly}, []uint64{2, 4, 6, 8, 10}},
+		{"answer of a failed condition not kept", sim.Options{Table: table.AnswerNotKept}, []uint64{2, 4, 6, 8, 10}},
+		{"conditions decided before the log", sim.Options{Loose: true}, []uint64{2, 4, 6, 8, 10}},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			if text := os.Getenv("TIDAL_SIM_SEARCH"); text != "" {
-				search(t, d.defect, text)
+				search(t, d.broken, text)
 				return
 			}
 			for _, seed := range d.seeds {
-				r := run(t, sim.Options{Seed: seed, Defect: d.defect})
+				d.broken.Seed = seed
+				r := run(t, d.broken)
 				if len(r.Findings) == 0 {
 					continue
 				}
@@ -151,12 +159,13 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-func search(t *testing.T, d rafthost.Defect, text string) {
+func search(t *testing.T, broken sim.Options, text string) {
 	t.Helper()
 	from, to := seeds(t, text)
 	found := 0
 	for seed := from; seed <= to; seed++ {
-		if r := run(t, sim.Options{Seed: seed, Defect: d}); len(r.Findings) > 0 {
+		broken.Seed = seed
+		if r := run(t, broken); len(r.Findings) > 0 {
 			found++
 			t.Logf("seed %d: %s", seed, firstLine(r.Findings[0]))
 		}

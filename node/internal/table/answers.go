@@ -103,9 +103,13 @@ func (m *Machine) life(keyed bool) *lifetime { //nolint:revive // keyed is data,
 
 // forget drops the oldest answers of a lifetime that are past it.
 func (m *Machine) forget(b *store.Batch, l *lifetime) {
+	keep := l.keep
+	if m.defect == ForgottenEarly {
+		keep /= 100
+	}
 	for range forgetAtOnce {
 		oldest, some := l.queue.oldest()
-		if !some || m.clock-oldest.at <= l.keep {
+		if !some || m.clock-oldest.at <= keep {
 			return
 		}
 		b.Delete(idKey(m.id, oldest.index))

@@ -70,7 +70,25 @@ type Machine struct {
 	// deleted, and fresh the answers given: the database does not show them yet.
 	pending map[string]uint64
 	fresh   map[uint64]answered
+
+	defect Defect
 }
+
+// Defect breaks a machine on purpose, in a way that a test must find. The zero
+// value is the machine as it should be.
+type Defect uint8
+
+// The defects.
+const (
+	Sound           Defect = iota
+	BornNotCompared        // a write is done, though whether it was is forgotten
+	HashNotCompared        // another request under an id gets the answer of the first
+	ForgottenEarly         // answers are kept for a hundredth of their time
+	AnswerNotKept          // of a condition that did not hold
+)
+
+// Break gives the machine a defect.
+func (m *Machine) Break(d Defect) { m.defect = d }
 
 // Open returns the machine of a table as the database has it.
 func Open(db Scanner, id api.TableID) (*Machine, error) {
@@ -169,7 +187,7 @@ func (m *Machine) answer(b *store.Batch, index uint64, c *wire.Command) (*Answer
 	if at, known := m.ids.find(c.ID); known {
 		return m.again(c, at)
 	}
-	if !c.ID.IsZero() && c.Born < m.life(c.Keyed).forgotten {
+	if !c.ID.IsZero() && c.Born < m.life(c.Keyed).forgotten && m.defect != BornNotCompared {
 		// This entry did nothing. Whether an earlier one of the same id did, only
 		// the router can know, which sent it. One that knows no position of the
 		// table was born before all.
@@ -182,7 +200,7 @@ func (m *Machine) answer(b *store.Batch, index uint64, c *wire.Command) (*Answer
 	if err != nil {
 		return nil, err
 	}
-	if !c.ID.IsZero() {
+	if !c.ID.IsZero() && (end == outcomeDone || m.defect != AnswerNotKept) {
 		m.remember(b, answered{id: c.ID, keyed: c.Keyed, hash: c.Hash, at: m.clock, index: index, outcome: end, version: version})
 	}
 	return m.say(end, version), nil
@@ -194,7 +212,7 @@ func (m *Machine) again(c *wire.Command, at uint64) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if before.hash != c.Hash {
+	if before.hash != c.Hash && m.defect != HashNotCompared {
 		return &Answer{
 			Code:    api.CodeIDReused,
 			Message: "another request was sent under this request's id",

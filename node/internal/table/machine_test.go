@@ -27,6 +27,8 @@ type replica struct {
 	db    *store.DB
 	m     *table.Machine
 	index uint64
+
+	defect table.Defect
 }
 
 func newReplica(tb testing.TB) *replica {
@@ -51,6 +53,7 @@ func (r *replica) open() {
 	r.check(err)
 	r.m, err = table.Open(r.db, tableID)
 	r.check(err)
+	r.m.Break(r.defect)
 }
 
 // reopen closes the database and starts again from what is in it.
@@ -109,32 +112,64 @@ func TestMachine(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
 		r := newReplica(t)
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			t.Helper()
-			switch d.Cmd {
-			case "apply": // in one batch
-				var entries []entry
-				for line := range strings.Lines(d.Input) {
-					entries = append(entries, parse(t, line))
-				}
-				first := r.index + 1
-				var out strings.Builder
-				for i, a := range r.apply(entries...) {
-					fmt.Fprintf(&out, "%d: %s\n", first+uint64(i), say(a))
-				}
-				return out.String()
-			case "rows":
-				return rows(t, r.db)
-			case "kept":
-				return fmt.Sprintf("clock %s\n%s", r.m.Clock(), r.m.Dump())
-			case "reopen":
-				r.reopen()
-				return ""
-			}
-			t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
-			return ""
-		})
+		datadriven.RunTest(t, path, r.do)
 	})
+}
+
+// TestDefects runs the scripts with a machine that is broken on purpose: one of
+// them must see it.
+func TestDefects(t *testing.T) {
+	for name, defect := range map[string]table.Defect{
+		"born not compared": table.BornNotCompared, "hash not compared": table.HashNotCompared,
+		"forgotten early": table.ForgottenEarly, "answer of a failed condition not kept": table.AnswerNotKept,
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := 0
+			datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+				t.Helper()
+				r := newReplica(t)
+				r.defect = defect
+				r.m.Break(defect)
+				datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+					t.Helper()
+					if r.do(t, d) != d.Expected {
+						seen++
+					}
+					return d.Expected
+				})
+			})
+			if seen == 0 {
+				t.Error("no script sees it")
+			}
+		})
+	}
+}
+
+// do carries out a command of a script.
+func (r *replica) do(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	switch d.Cmd {
+	case "apply": // in one batch
+		var entries []entry
+		for line := range strings.Lines(d.Input) {
+			entries = append(entries, parse(t, line))
+		}
+		first := r.index + 1
+		var out strings.Builder
+		for i, a := range r.apply(entries...) {
+			fmt.Fprintf(&out, "%d: %s\n", first+uint64(i), say(a))
+		}
+		return out.String()
+	case "rows":
+		return rows(t, r.db)
+	case "kept":
+		return fmt.Sprintf("clock %s\n%s", r.m.Clock(), r.m.Dump())
+	case "reopen":
+		r.reopen()
+		return ""
+	}
+	t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	return ""
 }
 
 func parse(t *testing.T, line string) entry {
