@@ -49,20 +49,21 @@ func (n *node) build() error {
 		p.TLS, p.Names = n.keys.NodeTLS, n.keys.Names
 	}
 	n.net = peer.New(p)
+	n.events = newEvents(n)
 	n.cluster = cluster.New(cluster.Options{
 		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Join: c.Cluster.Join, Advertise: c.Node.Advertise,
 		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
 		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
-		Receiving:       n.receiver.Progress,
+		Receiving: n.receiver.Progress, Events: n.events.tell,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
 	})
 	n.meters = newMeters(n)
 	n.router = router.New(router.Options{
 		Node: c.Node.ID, Directory: directory{n.cluster}, Local: n.tables, Remote: remote{n},
-		NoPatience: f.NoPatience, Observe: n.meters.request,
+		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, TableID: n.cluster.TableID,
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID,
 		Identify: n.principal, NewID: newRequest, Observe: n.meters.answer,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})
@@ -77,6 +78,25 @@ func newDisk() (id api.DiskID) {
 func newRequest() (id api.RequestID) {
 	_, _ = crand.Read(id[:]) // never fails
 	return id
+}
+
+// request counts a row request that entered here.
+func (n *node) request(e router.Event) {
+	n.meters.request(e)
+	n.events.request(e)
+}
+
+// watch shows the cluster to those who look at it.
+type watch struct{ n *node }
+
+// Window implements server.Watch.
+func (w watch) Window(ctx context.Context, q api.TableQuery) (api.Status, error) {
+	return w.n.cluster.Window(ctx, q)
+}
+
+// After implements server.Watch.
+func (w watch) After(id string) ([]api.Event, string, <-chan struct{}, error) { //nolint:revive // all four belong together
+	return w.n.events.After(id)
 }
 
 // observe passes on what the host tells of a group, from its loop.

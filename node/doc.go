@@ -10,5 +10,8 @@
 //	drain    the lease is marked, owned tables are handed over, requests go on
 //	stop     the lease is withdrawn, what is in flight ends, storage is closed
 //
+// What it tells, in its log, its metrics and GET /cluster/events, comes together in
+// one place: events.go.
+//
 // It may import everything under node, and pki.
 package node

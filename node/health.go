@@ -21,12 +21,22 @@ type state struct{ n *node }
 func (s state) Status() api.Status { return s.n.cluster.Status() }
 
 // Local implements server.State.
-func (s state) Local() api.LocalStatus {
+func (s state) Local(tables bool) api.LocalStatus { //nolint:revive // the flag is the client's
 	n := s.n
+	reasons := n.reasons()
 	out := api.LocalStatus{
+		Ready: len(reasons) == 0, Reasons: reasons, Started: n.started.UTC(), Claim: n.cluster.Claim(),
+		Owned: n.cluster.Owned(), Held: n.tables.Len(), Space: n.space(), Requests: n.meters.counted(),
 		Node: n.o.Config.Node.ID, Incarnation: n.who.Incarnation, Disk: n.who.Disk,
 		Version: n.o.Version, Draining: n.cluster.Draining(), Phase: string(*n.phase.Load()),
-		ClusterID: n.cluster.Status().ClusterID, Tables: []api.LocalTable{},
+		ClusterID: n.cluster.ID(), Tables: []api.LocalTable{},
+	}
+	if n.keys != nil {
+		expires := n.keys.Leaf().NotAfter.UTC()
+		out.Certificate = &expires
+	}
+	if !tables {
+		return out
 	}
 	for _, l := range n.tables.All() {
 		out.Tables = append(out.Tables, api.LocalTable{
@@ -35,6 +45,15 @@ func (s state) Local() api.LocalStatus {
 		})
 	}
 	return out
+}
+
+// space returns how much room the data directory's file system has.
+func (n *node) space() *api.Space {
+	u, err := n.o.Disk.GetDiskUsage(n.o.Config.Node.Data)
+	if err != nil {
+		return nil
+	}
+	return &api.Space{Available: u.AvailBytes, Total: u.TotalBytes}
 }
 
 // Health implements server.State.

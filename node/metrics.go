@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"tidal/node/api"
 	"tidal/node/internal/rafthost"
@@ -24,6 +26,7 @@ type meters struct {
 	requests  *prometheus.HistogramVec
 	refused   *prometheus.CounterVec
 	leaders   prometheus.Counter
+	events    *prometheus.CounterVec
 	longest   atomic.Int64 // nanoseconds, of a request that entered here
 	durations map[api.Op]prometheus.Observer
 }
@@ -44,6 +47,9 @@ func newMeters(n *node) *meters {
 		leaders: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidal_raft_leader_changes_total", Help: "Times that a group here got to know another leader.",
 		}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidal_events_total", Help: "Events that this node told, by kind.",
+		}, []string{"kind"}),
 		durations: map[api.Op]prometheus.Observer{},
 	}
 	for _, op := range []api.Op{api.OpGet, api.OpHead, api.OpPut, api.OpDelete} {
@@ -56,7 +62,7 @@ func newMeters(n *node) *meters {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
 	m.registry.MustRegister(
-		m.answers, m.requests, m.refused, m.leaders,
+		m.answers, m.requests, m.refused, m.leaders, m.events,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("tidal_ready", "1 if the node answers 200 on /health.", func() float64 { return truth(len(n.reasons()) == 0) }),
 		gauge("tidal_draining", "1 while the node hands over what it owns.", func() float64 { return truth(n.cluster.Draining()) }),
@@ -103,6 +109,33 @@ func truth(b bool) float64 { //nolint:revive // the flag is the value
 		return 1
 	}
 	return 0
+}
+
+// counted returns what became of the row requests that entered here.
+func (m *meters) counted() api.Requests {
+	out := api.Requests{Longest: time.Duration(m.longest.Load()).Seconds()}
+	within := map[float64]uint64{}
+	for _, o := range m.durations {
+		var d dto.Metric
+		if h, ok := o.(prometheus.Metric); !ok || h.Write(&d) != nil {
+			continue
+		}
+		out.Served += d.GetHistogram().GetSampleCount()
+		for _, b := range d.GetHistogram().GetBucket() {
+			within[b.GetUpperBound()] += b.GetCumulativeCount()
+		}
+	}
+	for _, le := range slices.Sorted(maps.Keys(within)) {
+		out.Within = append(out.Within, api.Within{Seconds: le, Count: within[le]})
+	}
+	for _, code := range refusals() {
+		var d dto.Metric
+		if m.refused.WithLabelValues(string(code)).Write(&d) == nil {
+			out.Refused += uint64(d.GetCounter().GetValue())
+		}
+	}
+	out.Served -= min(out.Served, out.Refused)
+	return out
 }
 
 func (m *meters) handler() http.Handler {

@@ -64,6 +64,8 @@ type node struct {
 	router  *router.Router
 	server  *server.Server
 	meters  *meters
+	events  *events
+	started time.Time
 	who     cluster.Identity
 
 	receiver *rafthost.Receiver
@@ -77,7 +79,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	if o.Disk == nil {
 		o.Disk = vfs.Default
 	}
-	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1), dog: newWatchdog(o.Limits)}
+	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1), started: time.Now(), dog: newWatchdog(o.Limits)}
 	n.restart = restart{wanted: make(chan struct{}, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
 	if err := n.prepare(); err != nil {
@@ -147,6 +149,13 @@ func (n *node) notice(what Notice) {
 func (n *node) enter(p ready.Phase) {
 	if was := n.phase.Swap(&p); was == nil || *was != p {
 		n.log.Info("phase", "phase", string(p))
+		if n.events != nil {
+			e := api.Event{Kind: api.EventPhase, Member: n.o.Config.Node.ID, To: string(p)}
+			if was != nil {
+				e.From = string(*was)
+			}
+			n.events.tell(e)
+		}
 	}
 }
 
@@ -246,6 +255,7 @@ func (n *node) join(run context.Context, g *errgroup.Group) {
 	g.Go(func() error { return n.net.Run(run) })
 	g.Go(func() error { return n.outbox.Run(run, n.host) })
 	g.Go(func() error { return n.cluster.Run(run) })
+	g.Go(func() error { return n.events.run(run) })
 }
 
 // awaitLease waits until the node has its lease, or is told to stop.

@@ -26,6 +26,12 @@ type Table struct {
 	Term     uint64    `json:"term"`
 	Place    string    `json:"place"` // node that should own it now
 	Replicas []Replica `json:"replicas"`
+
+	// These are in the windows of GET /cluster/status alone.
+
+	State    TableState `json:"state,omitempty"`
+	Frontier *uint64    `json:"frontier,omitempty"`          // highest commit index that any replica tells; absent while none does
+	Writes   *float64   `json:"writes_per_second,omitempty"` // entries, over the last seconds; absent while nobody knows
 }
 
 // TableList is what GET /v1/tables answers.
@@ -51,6 +57,9 @@ type Lease struct {
 	Version     string      `json:"version"`
 	Zone        string      `json:"zone,omitempty"`
 	Draining    bool        `json:"draining"`
+	// EndsIn is in how many milliseconds the lease ends unless it is renewed: the
+	// meta leader alone knows, and only in windows of GET /cluster/status.
+	EndsIn *int64 `json:"ends_in_ms,omitempty"`
 }
 
 // Member is a node of the cluster, alive or not.
@@ -61,6 +70,10 @@ type Member struct {
 	Voter   bool   `json:"meta_voter"`
 	Live    bool   `json:"live"`
 	Lease   *Lease `json:"lease,omitempty"`
+	// Silent is for how many milliseconds the answering node has heard nothing of
+	// it, in windows of GET /cluster/status; absent of itself, and of a node that it
+	// has never heard.
+	Silent *int64 `json:"silent_ms,omitempty"`
 }
 
 // Status is what GET /cluster/status answers: the cluster as this node sees it.
@@ -73,6 +86,7 @@ type Status struct {
 	Members    []Member  `json:"members"`
 	Tables     []Table   `json:"tables"`
 	Time       time.Time `json:"time"`
+	Window     *Window   `json:"window,omitempty"` // if a part of the tables was asked for
 }
 
 // LocalStatus is what GET /cluster/status/local answers: this node alone.
@@ -83,8 +97,18 @@ type LocalStatus struct {
 	ClusterID   ClusterID    `json:"cluster_id"`
 	Version     string       `json:"version"`
 	Draining    bool         `json:"draining"`
-	Phase       string       `json:"phase"` // prepare, listen, start, serving, drain, stop
-	Tables      []LocalTable `json:"tables"`
+	Phase       string       `json:"phase"`  // prepare, listen, start, serving, drain, stop
+	Tables      []LocalTable `json:"tables"` // none if they were not asked for
+	Ready       bool         `json:"ready"`  // answers 200 on /health
+	Reasons     []Reason     `json:"reasons,omitempty"`
+	Started     time.Time    `json:"started"`
+	Owned       int          `json:"tables_owned"`
+	Held        int          `json:"tables_held"`
+	Claim       *Claim       `json:"claim,omitempty"`      // on its drain
+	Space       *Space       `json:"disk_space,omitempty"` // of the data directory; absent where it cannot be told
+	// Certificate is when the node's own one expires; absent in a plaintext cluster.
+	Certificate *time.Time `json:"certificate_expires,omitempty"`
+	Requests    Requests   `json:"requests"`
 }
 
 // LocalTable is a replica that this node holds.

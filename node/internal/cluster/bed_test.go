@@ -72,6 +72,8 @@ type running struct {
 		peers map[string]string
 		heard map[string]time.Time
 		met   map[string]api.Incarnation
+
+		events []api.Event
 	}
 	nudge chan struct{}
 }
@@ -157,7 +159,11 @@ func (n *node) start() {
 	r.cluster = cluster.New(cluster.Options{
 		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
-		Log: log, NoAddressProof: n.unproven,
+		Log: log, NoAddressProof: n.unproven, Events: func(e api.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.mu.events = append(r.mu.events, e)
+		},
 	})
 	ctx, cancel := context.WithCancelCause(n.bed.Context())
 	r.ctx = ctx

@@ -73,6 +73,9 @@ type Options struct {
 	// whether one is on its way; nil: never.
 	Receiving func(group uint64) (float64, bool)
 
+	// Events takes what changes in the cluster; nil: nobody does. It must not wait.
+	Events func(api.Event)
+
 	AdvertiseMember bool // faults for tests: see node.Faults
 	NoAddressProof  bool
 	NoFrontier      bool
@@ -100,6 +103,9 @@ type Cluster struct {
 	directory directory
 	leases    leases // of the leader: when they were renewed
 	placed    placements
+	gathered  gatherings
+	pictures  pictures
+	withdrawn withdrawn
 	loads     loads
 	// reconciled is the view whose tables are open, for whoever keeps them: Open,
 	// and then Run.
@@ -134,11 +140,15 @@ func New(o Options) *Cluster {
 	c.metaNow.Store(&rafthost.State{})
 	c.changed.ch = make(chan struct{})
 	c.directory.init()
+	c.gathered.init()
 	c.mu.level = map[api.TableID]*ready.Latch{}
 	c.mu.unlevel = map[api.TableID]bool{}
 	c.mu.moved = map[api.TableID]time.Time{}
 	c.mu.tried = map[string]attempt{}
 	c.mu.lease.why = "it was not asked for yet"
+	if c.o.Events == nil {
+		c.o.Events = func(api.Event) {}
+	}
 	if c.o.Receiving == nil {
 		c.o.Receiving = func(uint64) (float64, bool) { return 0, false }
 	}
@@ -155,6 +165,14 @@ func (c *Cluster) Changed() <-chan struct{} { return c.changed.wait() }
 
 // View returns the meta group's state as it is here now.
 func (c *Cluster) View() *meta.View { return c.view.Load() }
+
+// ID returns the cluster's id, zero before the node belongs to one.
+func (c *Cluster) ID() api.ClusterID {
+	if f := c.formation(); f != nil {
+		return f.ClusterID
+	}
+	return api.ClusterID{}
+}
 
 // Formed reports whether the node belongs to a cluster.
 func (c *Cluster) Formed() bool { return c.formation() != nil }

@@ -34,6 +34,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	g.Go(func() error { return c.keepClaim(ctx) })
 	g.Go(func() error { return c.catchUp(ctx) })
 	g.Go(func() error { return c.reshape(ctx) })
+	g.Go(func() error { return c.watch(ctx) })
+	g.Go(func() error { return c.gather(ctx) })
 	return g.Wait()
 }
 

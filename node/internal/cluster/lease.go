@@ -63,6 +63,14 @@ func (l *leases) dead(held []wire.Lease, now time.Time) []api.Incarnation {
 	return out
 }
 
+// left returns in how long a lease ends unless it is renewed.
+func (l *leases) left(inc api.Incarnation, now time.Time) (time.Duration, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, known := l.renewed[inc]
+	return max(0, leaseTTL+leaseSkew-now.Sub(at)), known
+}
+
 // expireLeases ends leases that are not renewed, while this node leads.
 func (c *Cluster) expireLeases(ctx context.Context) error {
 	t := time.NewTicker(250 * time.Millisecond)

@@ -30,6 +30,9 @@ func (m *machine) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error)
 	}
 	writeMeta(b, res.Changes)
 	m.dirty = m.dirty || len(res.Changes) > 0
+	if !res.Withdrawn.IsZero() {
+		m.c.withdrawn.note(res.Withdrawn)
+	}
 	return res.ID, &res.Answer, nil
 }
 

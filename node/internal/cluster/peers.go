@@ -108,6 +108,8 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return nil, c.answerReleased(ctx, from.Incarnation.Node, payload)
 	case wire.MethodWithdraw:
 		return nil, c.letGo(ctx, from.Incarnation)
+	case wire.MethodPositions:
+		return c.answerPositions(), nil
 	case wire.MethodRoster:
 		return c.answerRoster(), nil
 	}

@@ -159,16 +159,22 @@ func (c *Cluster) Tables(context.Context) ([]api.Table, error) {
 }
 
 func (c *Cluster) describe(info *wire.Table, places map[api.TableID]string) api.Table {
-	v := c.View()
 	route, _ := c.Find(info.Name)
-	t := api.Table{Name: info.Name, ID: info.ID, Owner: route.Owner, Term: route.Term, Place: places[info.ID]}
+	return api.Table{
+		Name: info.Name, ID: info.ID, Owner: route.Owner, Term: route.Term, Place: places[info.ID], Replicas: c.showReplicas(info),
+	}
+}
+
+func (c *Cluster) showReplicas(info *wire.Table) []api.Replica {
+	v := c.View()
+	out := make([]api.Replica, 0, len(info.Replicas))
 	for _, r := range info.Replicas {
 		_, live := v.Lease(r.Node)
 		newest, _ := info.Replica(r.Node)
 		live = live && newest.ID == r.ID // an older one went with its disk
-		t.Replicas = append(t.Replicas, api.Replica{Node: r.Node, ID: strconv.FormatUint(r.ID, 16), Voter: r.Voter, Leaving: r.Leaving, Live: live})
+		out = append(out, api.Replica{Node: r.Node, ID: strconv.FormatUint(r.ID, 16), Voter: r.Voter, Leaving: r.Leaving, Live: live})
 	}
-	return t
+	return out
 }
 
 // lags returns how many entries each replica of a table lacks, as its owner says.
@@ -219,13 +225,20 @@ func (c *Cluster) answerLag(ctx context.Context, payload []byte) ([]byte, error)
 
 // Status describes the cluster as this node sees it.
 func (c *Cluster) Status() api.Status {
+	s := c.statusHead()
+	places := c.places()
+	for _, info := range c.View().Tables {
+		s.Tables = append(s.Tables, c.describe(info, places))
+	}
+	return s
+}
+
+// statusHead is the status without its tables.
+func (c *Cluster) statusHead() api.Status {
 	v := c.View()
 	s := api.Status{
 		Cluster: c.o.Name, Node: c.o.Node, MetaLeader: c.metaLeader(), MetaTerm: c.metaNow.Load().Term,
-		Members: []api.Member{}, Tables: []api.Table{}, Time: time.Now().UTC(),
-	}
-	if f := c.formation(); f != nil {
-		s.ClusterID = f.ClusterID
+		Members: []api.Member{}, Tables: []api.Table{}, Time: time.Now().UTC(), ClusterID: c.ID(),
 	}
 	for _, m := range v.Members {
 		out := api.Member{Node: m.Node, Disk: m.Disk, Address: m.Address, Voter: m.Voter}
@@ -237,10 +250,6 @@ func (c *Cluster) Status() api.Status {
 			}
 		}
 		s.Members = append(s.Members, out)
-	}
-	places := c.places()
-	for _, info := range v.Tables {
-		s.Tables = append(s.Tables, c.describe(info, places))
 	}
 	return s
 }

@@ -13,6 +13,8 @@ type Result struct {
 	ID      api.RequestID // of the command; zero for raft's own empty entries
 	Answer  wire.MetaAnswer
 	Changes []Change // to store with the entry's index; none if nothing changed
+	// Withdrawn is whose lease its holder gave up; zero: none.
+	Withdrawn api.Incarnation
 }
 
 // draft is a state that is being changed.
@@ -41,7 +43,11 @@ func (s *State) Apply(index uint64, cmd []byte) (Result, error) {
 		v := d.View
 		s.v = &v
 	}
-	return Result{ID: c.ID, Answer: answer, Changes: d.changes}, nil
+	r := Result{ID: c.ID, Answer: answer, Changes: d.changes}
+	if c.Kind == wire.MetaWithdrawLease && len(d.changes) > 0 {
+		r.Withdrawn = c.Incarnation
+	}
+	return r, nil
 }
 
 func (d *draft) do(c *wire.MetaCommand) wire.MetaAnswer {

@@ -219,6 +219,13 @@ func (t *Tables) Local(id api.TableID) (Local, bool) {
 	return r.local(), true
 }
 
+// Len returns how many replicas are here.
+func (t *Tables) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.mu.open)
+}
+
 // All returns what each replica here knows, in the order of the tables' ids.
 func (t *Tables) All() []Local {
 	t.mu.RLock()

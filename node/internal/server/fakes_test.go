@@ -34,6 +34,9 @@ type below struct {
 	check    server.Check
 	deadline bool
 	order    api.NodeOrder
+	query    api.TableQuery
+	after    string
+	more     chan struct{} // closed once there are more events
 	action   api.NodeAction
 	to       string        // node that got the order
 	slow     bool          // changes of tables last until their ctx ends
@@ -103,7 +106,30 @@ func (b *below) Table(_ context.Context, name string) (api.Table, error) {
 func (b *below) Tables(context.Context) ([]api.Table, error) { return nil, b.err }
 func (b *below) Status() api.Status                          { return api.Status{Cluster: "prod"} }
 
-func (b *below) Local() api.LocalStatus                        { return api.LocalStatus{Node: "a", Phase: "serving"} }
+func (b *below) Local(tables bool) api.LocalStatus { //nolint:revive // the flag is the client's
+	s := api.LocalStatus{Node: "a", Phase: "serving"}
+	if tables {
+		s.Tables = []api.LocalTable{{Name: "t"}}
+	}
+	return s
+}
+
+func (b *below) Window(_ context.Context, q api.TableQuery) (api.Status, error) {
+	b.query = q
+	return api.Status{Cluster: "prod", Window: &api.Window{Total: 7}}, b.err
+}
+
+func (b *below) After(id string) ([]api.Event, string, <-chan struct{}, error) { //nolint:revive // all four belong together
+	b.after = id
+	if b.err != nil {
+		return nil, "", nil, b.err
+	}
+	if id == "" {
+		return []api.Event{{ID: "a.1.00000000/1", Kind: api.EventLease, Member: "b"}}, "a.1.00000000/1", b.more, nil
+	}
+	return []api.Event{{ID: "a.1.00000000/2", Kind: api.EventOwner, To: "b"}}, "a.1.00000000/2", nil, nil
+}
+
 func (b *below) Health(c server.Check) (answer api.Health)     { b.check = c; return b.health }
 func (b *below) tableID(name string) (id api.TableID, ok bool) { return 2, name == "t" }
 
@@ -134,7 +160,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, TableID: g.tableID,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Watch: g.below, TableID: g.tableID,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

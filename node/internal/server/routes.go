@@ -104,6 +104,7 @@ func fixedRoutes(o Options) map[string]*route {
 		get("/livez", needNothing, health(CheckLive)),
 		get("/cluster/status", needReader, (*exchange).clusterStatus),
 		get("/cluster/status/local", needReader, (*exchange).localStatus),
+		get("/cluster/events", needReader, (*exchange).events),
 		get("/v1/nodes", needReader, (*exchange).listNodes),
 	}
 	for _, rt := range nodeRoutes("/v1/node/") {

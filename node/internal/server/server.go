@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,8 +47,8 @@ const (
 // State is what the node says about itself.
 type State interface {
 	Status() api.Status
-	Local() api.LocalStatus
-	Health(check Check) api.Health // Status is "ok" or why not
+	Local(tables bool) api.LocalStatus // with the replicas here, or without
+	Health(check Check) api.Health     // Status is "ok" or why not
 }
 
 // Event is one HTTP request that was answered.
@@ -68,6 +69,7 @@ type Options struct {
 	State   State
 	Nodes   Nodes
 	Members Members
+	Watch   Watch
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
 	// Identify names who sits at the other end of a connection by its verified
@@ -92,6 +94,9 @@ type Server struct {
 	replicas   *route // of a table
 	nodeHeader []string
 	draining   atomic.Bool
+	leaving    chan struct{} // closed by Draining
+	leave      sync.Once
+	streams    atomic.Int64 // clients that follow events
 	inFlight   atomic.Int64
 	since      time.Time    // of New, with the monotonic clock
 	last       atomic.Int64 // when a request last began or ended, from since
@@ -102,7 +107,7 @@ func New(o Options) *Server {
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
 	}
-	s := &Server{o: o, nodeHeader: []string{o.Node}, since: time.Now()}
+	s := &Server{o: o, nodeHeader: []string{o.Node}, since: time.Now(), leaving: make(chan struct{})}
 	s.fixed = fixedRoutes(o)
 	s.table, s.row = tableRoute(), rowRoute()
 	s.nodes = nodeRoutes("/v1/nodes/{node}/")
@@ -130,9 +135,11 @@ func (s *Server) HTTPServer() *http.Server {
 	}
 }
 
-// Draining makes every answer from now on the last one of its connection.
+// Draining makes every answer from now on the last one of its connection, and ends
+// the streams of events.
 func (s *Server) Draining() {
 	s.draining.Store(true)
+	s.leave.Do(func() { close(s.leaving) })
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
 	s.conns.last = time.Now()

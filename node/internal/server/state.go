@@ -19,18 +19,23 @@ func health(check Check) func(*exchange) error {
 
 // clusterStatus answers GET /cluster/status.
 func (x *exchange) clusterStatus() error {
-	if _, err := x.query(); err != nil {
-		return err
+	if x.r.URL.RawQuery != "" {
+		return x.window()
 	}
 	return x.json(http.StatusOK, x.s.o.State.Status())
 }
 
 // localStatus answers GET /cluster/status/local.
 func (x *exchange) localStatus() error {
-	if _, err := x.query(); err != nil {
+	q, err := x.query("tables")
+	if err != nil {
 		return err
 	}
-	return x.json(http.StatusOK, x.s.o.State.Local())
+	tables := q.Get("tables")
+	if tables != "" && tables != "true" && tables != "false" {
+		return badRequest("query parameter tables is %q: want true or false", clip(tables))
+	}
+	return x.json(http.StatusOK, x.s.o.State.Local(tables != "false"))
 }
 
 // handled lets another handler answer.

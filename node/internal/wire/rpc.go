@@ -26,6 +26,7 @@ const (
 	MethodRoster                       // who are the members now
 	MethodReleased                     // answer when you route no table to the caller
 	MethodNode                         // an operator's order
+	MethodPositions                    // how far all replicas are
 )
 
 // Call is one call's frame.

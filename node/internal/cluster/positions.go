@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidal/node/api"
+	"tidal/node/internal/wire"
+)
+
+// Times of gathering how far replicas are. It goes on only while somebody looks.
+const (
+	gatherEvery  = 500 * time.Millisecond
+	gatherCall   = 400 * time.Millisecond  // for one node's answer
+	gatherLinger = 5 * time.Second         // after the last look
+	gatherKept   = 6                       // so many are kept, for rates
+	rateOver     = 1500 * time.Millisecond // least time that a rate is taken over
+)
+
+// position is how far a replica is, as its node says.
+type position struct {
+	table           api.TableID
+	commit, applied uint64
+}
+
+// gathering is how far the replicas of each node were at one time. A node that did
+// not answer is not in it.
+type gathering struct {
+	at    time.Time
+	nodes map[string][]position // in the order of the tables
+}
+
+// gatherings are the newest ones.
+type gatherings struct {
+	wanted  chan struct{} // capacity 1
+	changed signal
+	looked  atomic.Int64 // when somebody last looked, in nanoseconds since the epoch
+	mu      sync.Mutex
+	last    []*gathering // the newest at the end
+}
+
+func (g *gatherings) init() {
+	g.wanted = make(chan struct{}, 1)
+	g.changed.ch = make(chan struct{})
+}
+
+// want says that somebody looks.
+func (g *gatherings) want() {
+	g.looked.Store(time.Now().UnixNano())
+	select {
+	case g.wanted <- struct{}{}:
+	default:
+	}
+}
+
+func (g *gatherings) add(n *gathering) {
+	g.mu.Lock()
+	g.last = append(g.last, n)
+	if len(g.last) > gatherKept {
+		g.last = append([]*gathering(nil), g.last[len(g.last)-gatherKept:]...)
+	}
+	g.mu.Unlock()
+	g.changed.fire()
+}
+
+// pair returns the newest gathering, and an older one to take rates against; nil
+// if there is none that is fresh.
+func (g *gatherings) pair(now time.Time) (newest, older *gathering) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, x := range slices.Backward(g.last) {
+		switch {
+		case newest == nil && now.Sub(x.at) > 4*gatherEvery:
+			return nil, nil
+		case newest == nil:
+			newest = x
+		case newest.at.Sub(x.at) > gatherKept*2*gatherEvery:
+			return newest, older
+		default:
+			if older = x; newest.at.Sub(x.at) >= rateOver {
+				return newest, older
+			}
+		}
+	}
+	return newest, older
+}
+
+// gather asks all live nodes how far their replicas are, while somebody looks and
+// until ctx ends.
+func (c *Cluster) gather(ctx context.Context) error {
+	g := &c.gathered
+	for {
+		select {
+		case <-g.wanted:
+		case <-ctx.Done():
+			return nil
+		}
+		for time.Since(time.Unix(0, g.looked.Load())) < gatherLinger {
+			g.add(c.gatherOnce(ctx))
+			if c.sleep(ctx, gatherEvery, nil) {
+				return nil
+			}
+		}
+	}
+}
+
+func (c *Cluster) gatherOnce(ctx context.Context) *gathering {
+	ctx, cancel := context.WithTimeout(ctx, gatherCall)
+	defer cancel()
+	g := &gathering{at: time.Now(), nodes: map[string][]position{}}
+	var mu sync.Mutex
+	var all errgroup.Group
+	for _, l := range c.View().Leases {
+		node := l.Incarnation.Node
+		if node == c.o.Node || c.silence(node) > heardNow {
+			continue // who is not heard would cost the whole time for nothing
+		}
+		all.Go(func() error {
+			b, err := c.o.Net.Call(ctx, node, wire.MethodPositions, nil)
+			if err != nil {
+				return nil // then nobody knows
+			}
+			if p, err := decodePositions(b); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				g.nodes[node] = p
+			}
+			return nil
+		})
+	}
+	own := c.positions()
+	_ = all.Wait() // the functions return no errors
+	g.nodes[c.o.Node] = own
+	return g
+}
+
+// positions returns how far the replicas here are.
+func (c *Cluster) positions() []position {
+	all := c.o.Tables.All()
+	out := make([]position, len(all))
+	for i, l := range all {
+		out[i] = position{table: l.ID, commit: l.Commit, applied: l.Applied}
+	}
+	return out
+}
+
+func (c *Cluster) answerPositions() []byte {
+	all := c.positions()
+	b := wire.AppendUvarint(make([]byte, 0, 8*len(all)+8), uint64(len(all)))
+	last := api.TableID(0)
+	for _, p := range all {
+		b = wire.AppendUvarint(b, uint64(p.table-last))
+		b = wire.AppendUvarint(wire.AppendUvarint(b, p.commit), p.applied)
+		last = p.table
+	}
+	return b
+}
+
+func decodePositions(b []byte) ([]position, error) {
+	r := wire.NewReader(b)
+	n := r.Count("replicas", 3)
+	out := make([]position, 0, n)
+	last := api.TableID(0)
+	for range n {
+		last += api.TableID(r.Uvarint("table id"))
+		out = append(out, position{table: last, commit: r.Uvarint("commit"), applied: r.Uvarint("applied")})
+	}
+	return out, r.Done()
+}
+
+// cursor goes through the positions of one node in the order of the tables.
+type cursor struct{ rest []position }
+
+// at returns the position of a table; each call asks for a higher one.
+func (c *cursor) at(id api.TableID) (position, bool) {
+	for len(c.rest) > 0 && c.rest[0].table < id {
+		c.rest = c.rest[1:]
+	}
+	if len(c.rest) > 0 && c.rest[0].table == id {
+		return c.rest[0], true
+	}
+	return position{}, false
+}
+
+func cursors(g *gathering) map[string]*cursor {
+	out := map[string]*cursor{}
+	if g != nil {
+		for node, p := range g.nodes {
+			out[node] = &cursor{p}
+		}
+	}
+	return out
+}
+
+// frontier returns the highest commit index of a table that a node tells.
+func frontier(of map[string]*cursor, t *wire.Table) (uint64, bool) {
+	highest, known := uint64(0), false
+	for _, r := range t.Replicas {
+		if c := of[r.Node]; c != nil {
+			if p, ok := c.at(t.ID); ok {
+				highest, known = max(highest, p.commit, p.applied), true
+			}
+		}
+	}
+	return highest, known
+}
