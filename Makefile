@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful controls idle ready gap clean
+.PHONY: help build demo test check lint bench sim graceful controls idle ready gap topcost clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -25,6 +25,7 @@ help:
 	@echo 'make controls N=5      the same with a defect switched on: the test must notice each time'
 	@echo 'make ready N=20        nodes that come back to an idle cluster, of each kind N: ready when level, and not before'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
+	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make clean             remove what the targets above made'
@@ -77,6 +78,9 @@ ready:
 
 gap:
 	GAP_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestHandOverGap$$' $(PROCTEST)
+
+topcost:
+	TIDAL_TOP_COST=1 $(GO) test -count=1 -timeout 20m -v -run '^TestTopCost$$' $(PROCTEST)
 
 clean:
 	rm -rf bin dist .demo .home

@@ -25,7 +25,7 @@ const module = "tidal"
 // table of CONTRIBUTING.md.
 func rooms() map[string][]string {
 	return map[string][]string{
-		"cmd/tidal": {"node", "node/config", "node/api", "node/client", "pki", "roll", "tui"},
+		"cmd/tidal": {"cmd/tidal/early", "node", "node/config", "node/api", "node/client", "pki", "roll", "tui"},
 
 		"roll": {"node/api", "node/client"},
 		"tui":  {"node/api", "node/client"},
@@ -57,8 +57,9 @@ func rooms() map[string][]string {
 		"node/client":         {"node/api"},
 		"node/config":         {"node/api"},
 
-		"node/api": {},
-		"pki":      {},
+		"node/api":        {},
+		"pki":             {},
+		"cmd/tidal/early": {},
 	}
 }
 

@@ -4,5 +4,5 @@
 // main.go is the one place that exits; run.go puts the commands together and
 // turns an error into an exit code; each command has a file of its own.
 //
-// It may import node, node/config, node/api, node/client, pki, roll and tui.
+// It may import node, node/config, node/api, node/client, pki, roll and tui, and its own early.
 package main

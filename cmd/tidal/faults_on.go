@@ -52,3 +52,9 @@ func (a *app) faults(o *node.Options) error {
 	}
 	return nil
 }
+
+// fault reads TIDAL_TOP_FAULT, the one of tidal top: goroutine or update.
+func (a *app) fault() string {
+	what, _ := a.env("TIDAL_TOP_FAULT")
+	return what
+}

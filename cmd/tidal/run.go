@@ -73,6 +73,8 @@ func (a *app) commands() []*cli.Command {
 		a.rowsCommand(),
 		a.statusCommand(),
 		a.nodeCommand(),
+		a.topCommand(),
+		a.checkCommand(),
 		a.waitCommand(),
 		a.certsCommand(),
 		a.configCommand(),

@@ -135,26 +135,30 @@ func (c *cluster) processorTime(t *testing.T) []time.Duration {
 	t.Helper()
 	var out []time.Duration
 	for _, n := range c.nodes {
-		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", n.cmd.Process.Pid))
-		if err != nil || len(files) == 0 {
-			t.Skipf("no schedstat of %s here: %v", n.id, err)
-		}
-		var sum time.Duration
-		for _, f := range files {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				continue // a thread that ended
-			}
-			ns, _, _ := strings.Cut(string(b), " ")
-			one, err := strconv.ParseInt(ns, 10, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", f, err)
-			}
-			sum += time.Duration(one)
-		}
-		out = append(out, sum)
+		out = append(out, processorTimeOf(t, n.cmd.Process.Pid))
 	}
 	return out
+}
+
+func processorTimeOf(t *testing.T, pid int) (sum time.Duration) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(files) == 0 {
+		t.Skipf("no schedstat of process %d here: %v", pid, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // a thread that ended
+		}
+		ns, _, _ := strings.Cut(string(b), " ")
+		one, err := strconv.ParseInt(ns, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		sum += time.Duration(one)
+	}
+	return sum
 }
 
 // residentBytes is the memory of a process that is not swapped out.
