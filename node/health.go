@@ -30,6 +30,7 @@ func (s state) Local(tables bool) api.LocalStatus { //nolint:revive // the flag 
 		Node: n.o.Config.Node.ID, Incarnation: n.who.Incarnation, Disk: n.who.Disk,
 		Version: n.o.Version, Draining: n.cluster.Draining(), Phase: string(*n.phase.Load()),
 		ClusterID: n.cluster.ID(), Tables: []api.LocalTable{},
+		Certificates: n.certsReport(), Connections: n.certConns(),
 	}
 	if n.keys != nil {
 		expires := n.keys.Leaf().NotAfter.UTC()

@@ -92,6 +92,7 @@ func newMeters(n *node) *meters {
 		}, func() float64 { return 1 }),
 	)
 	m.registry.MustRegister(snapshotMeters(n)...)
+	m.registry.MustRegister(newCertMeters(n))
 	return m
 }
 

@@ -17,6 +17,7 @@ import (
 // types and labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	c := newTrio(t, "a")
+	c.secure()
 	c.start("a")
 	c.ready("a")
 	// A first request of each kind brings its series.

@@ -92,6 +92,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	g, run := errgroup.WithContext(run)
 	g.Go(func() error { return n.host.Run(run) })
 	g.Go(func() error { return n.trim(run) })
+	g.Go(func() error { return n.watchCerts(run) })
 	g.Go(func() error { return n.life(ctx, run, g) })
 	g.Go(func() error {
 		select {
@@ -282,7 +283,7 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *do
 	door := newDoor(bound)
 	var l net.Listener = door
 	if n.keys != nil {
-		l = tls.NewListener(l, n.keys.ServerTLS())
+		l = tls.NewListener(remembering{l}, n.keys.ServerTLS())
 	}
 	web := n.server.HTTPServer()
 	web.BaseContext = func(net.Listener) context.Context { return run }

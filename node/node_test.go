@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,9 +19,11 @@ import (
 	"tidal/node"
 	"tidal/node/api"
 	"tidal/node/config"
+	"tidal/pki"
 )
 
-// trio is a plaintext cluster of whole nodes in this process, on loopback.
+// trio is a cluster of whole nodes in this process, on loopback: a plaintext one
+// unless secure is called.
 type trio struct {
 	t     *testing.T
 	ports map[string]string // node to HOST:PORT
@@ -30,6 +33,9 @@ type trio struct {
 
 	limits node.Limits
 	disk   vfs.FS // of every node; nil: the real one
+	certs  string // directory of certificates; "": plaintext
+	web    *http.Client
+	reload map[string]chan os.Signal
 }
 
 type running struct {
@@ -40,7 +46,7 @@ type running struct {
 
 func newTrio(t *testing.T, ids ...string) *trio {
 	t.Helper()
-	c := &trio{t: t, ports: map[string]string{}, ctl: map[string]*running{}, dir: t.TempDir()}
+	c := &trio{t: t, ports: map[string]string{}, ctl: map[string]*running{}, dir: t.TempDir(), web: http.DefaultClient, reload: map[string]chan os.Signal{}}
 	c.log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, id := range ids {
 		c.port(id)
@@ -71,19 +77,25 @@ func (c *trio) start(id string) { c.startWith(id, func(*config.Config) {}) }
 func (c *trio) startWith(id string, change func(*config.Config)) {
 	cfg := config.Default()
 	cfg.Node.ID, cfg.Node.Data = id, filepath.Join(c.dir, id)
-	cfg.Node.Listen, cfg.Node.Advertise = c.ports[id], "http://"+c.ports[id]
+	cfg.Node.Listen, cfg.Node.Advertise = c.ports[id], c.url(id)
 	cfg.Cluster.Name, cfg.Cluster.Members = "test", map[string]string{}
-	for id, port := range c.ports {
-		cfg.Cluster.Members[id] = "http://" + port
+	for id := range c.ports {
+		cfg.Cluster.Members[id] = c.url(id)
 	}
+	if c.certs != "" {
+		f := pki.NodeFiles(c.certs, id)
+		cfg.TLS.CA, cfg.TLS.Cert, cfg.TLS.Key = f.CA, f.Cert, f.Key
+	}
+	c.reload[id] = make(chan os.Signal, 1)
 	change(&cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{stop: cancel, kill: make(chan struct{}), done: make(chan error, 1)}
 	c.ctl[id] = r
+	reload := c.reload[id]
 	go func() {
 		r.done <- node.Run(ctx, r.kill, node.Options{
 			Config: cfg, Version: "test", Log: c.log, Limits: c.limits, Disk: c.disk,
-			Listen: (&net.ListenConfig{}).Listen, Dial: (&net.Dialer{}).DialContext,
+			Listen: (&net.ListenConfig{}).Listen, Dial: (&net.Dialer{}).DialContext, Reload: reload,
 		})
 	}()
 }
@@ -107,13 +119,20 @@ func (c *trio) leave(id string) {
 	delete(c.ctl, id)
 }
 
+func (c *trio) url(id string) string {
+	if c.certs == "" {
+		return "http://" + c.ports[id]
+	}
+	return "https://" + c.ports[id]
+}
+
 func (c *trio) do(method, id, path string, body []byte) (int, []byte, http.Header) {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.ports[id]+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url(id)+path, bytes.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := c.web.Do(req)
 	if err != nil {
 		return 0, []byte(err.Error()), nil
 	}

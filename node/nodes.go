@@ -35,7 +35,7 @@ func (s nodes) Nodes(ctx context.Context) ([]api.Node, error) {
 				x.Silent = publicText(err)
 				return nil
 			}
-			x.Phase, x.Claim = r.Phase, r.Claim
+			x.Phase, x.Claim, x.Certificates = r.Phase, r.Claim, r.Certificates
 			return nil
 		})
 	}
@@ -92,6 +92,8 @@ func (n *node) obey(ctx context.Context, w wire.Order) (api.NodeReport, error) {
 		err = n.cluster.ReleaseDrain(w.Order)
 	case api.NodeRestart:
 		err = n.orderRestart(ctx, w.Order)
+	case api.NodeCerts:
+		err = n.orderCerts(ctx)
 	default:
 		err = &api.Error{Code: api.CodeBadRequest, Message: "node " + n.o.Config.Node.ID + " does not know the order " + w.Action.String()}
 	}
@@ -101,6 +103,7 @@ func (n *node) obey(ctx context.Context, w wire.Order) (api.NodeReport, error) {
 	return api.NodeReport{
 		Node: n.o.Config.Node.ID, Incarnation: n.who.Incarnation, Phase: string(*n.phase.Load()),
 		Draining: n.cluster.Draining(), Owned: n.cluster.Owned(), Claim: n.cluster.Claim(),
+		Certificates: n.certsReport(),
 	}, nil
 }
 

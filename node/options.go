@@ -31,6 +31,9 @@ type Options struct {
 	Check func(ctx context.Context) error
 	// Notice is told what a supervisor wants to know; nil: nobody is.
 	Notice func(Notice)
+	// Reload makes the node look at the files of its certificates now, and not only
+	// every few seconds; nil: nobody asks for it this way.
+	Reload <-chan os.Signal
 	Faults Faults
 	Limits Limits
 }
@@ -66,6 +69,7 @@ type Faults struct {
 	AdvertiseMember   bool          // put the member list's address into the lease
 	NoAddressProof    bool          // grant leases without dialling their address
 	NeverQuiet        bool          // tick all groups, always
+	CertsCut          bool          // close connections at once when certificates change
 	NoFrontier        bool          // what leaders say of how far they are makes no replica level
 	NoRequestIDs      bool          // forget at once which writes were done
 }

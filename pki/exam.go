@@ -111,7 +111,7 @@ func (x *Exam) judgeServer(certs []*x509.Certificate, roots *x509.CertPool, clus
 	chain := chainOf(leaf, certs)
 	switch x.State {
 	case StateExpired:
-		x.fail("dates", SideServer, "tidal certs renew where it was made, bring the new tls.crt to the node", "%s", dates(now, chain))
+		x.fail("dates", SideServer, "tidal certs renew where it was made, bring the new tls.crt to the node: it takes it without a restart", "%s", dates(now, chain))
 	case StateEarly:
 		x.fail("dates", SideClocks, "check the clock of this machine, then the one that signed it", "%s", dates(now, chain))
 	case StateOK, StateDue, StateBroken:

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -17,20 +18,25 @@ type Files struct {
 	Key  string // the leaf's private key, PEM; a client may have none
 }
 
-// Keypair is the certificate, key and trust bundle of one process. Load replaces
+// Keypair is the certificate, key and trust bundle of one process. Reload replaces
 // them under running listeners and dialers; all methods may be called at once.
 type Keypair struct {
 	files   Files
 	cluster string // that the other side must belong to; "" for a client without a certificate: any
 	node    string // that the certificate must name; "" for a client
 	current atomic.Pointer[material]
+	revoked atomic.Pointer[map[string]bool] // serials that are refused; nil: none
+	loads   loads
 }
 
 // material is one loaded set. It never changes.
 type material struct {
-	cert   *tls.Certificate // nil: a client without a certificate
-	roots  *x509.CertPool
-	server *tls.Config
+	sum     [sha256.Size]byte // of the files
+	cert    *tls.Certificate  // nil: a client without a certificate
+	chain   []*x509.Certificate
+	roots   *x509.CertPool
+	trusted []*x509.Certificate // what is in roots
+	server  *tls.Config
 }
 
 // LoadServer reads the files of a node. The certificate must be valid at now for
@@ -42,7 +48,7 @@ func LoadServer(f Files, cluster, node string, now time.Time) (*Keypair, error) 
 		return nil, err
 	}
 	k := &Keypair{files: f, cluster: id.Cluster, node: id.Node}
-	if err := k.Load(now); err != nil {
+	if _, err := k.Reload(now); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -54,7 +60,7 @@ func LoadServer(f Files, cluster, node string, now time.Time) (*Keypair, error) 
 // then the only one that it talks to. The error names the file and the reason.
 func LoadClient(f Files, now time.Time) (*Keypair, error) {
 	k := &Keypair{files: f}
-	if err := k.Load(now); err != nil {
+	if _, err := k.Reload(now); err != nil {
 		return nil, err
 	}
 	if m := k.current.Load(); m.cert != nil {
@@ -67,16 +73,17 @@ func LoadClient(f Files, now time.Time) (*Keypair, error) {
 	return k, nil
 }
 
-// Load reads the files again and uses them from the next handshake on. If
-// anything is wrong with them, what was loaded before stays.
-func (k *Keypair) Load(now time.Time) error {
-	roots, err := loadRoots(k.files.CA)
-	if err != nil {
+// load reads the files and uses them from the next handshake on. If anything is
+// wrong with them, what was loaded before stays.
+func (k *Keypair) load(now time.Time) error {
+	m := &material{sum: k.files.sum()} // a change from here on is seen by the next look
+	var err error
+	if m.trusted, err = readRoots(k.files.CA); err != nil {
 		return err
 	}
-	m := &material{roots: roots}
+	m.roots = poolOf(m.trusted)
 	if k.node != "" || k.files.Cert != "" || k.files.Key != "" {
-		if m.cert, err = loadPair(k.files, roots, now, k.uses()); err != nil {
+		if m.cert, m.chain, err = loadPair(k.files, m.roots, now, k.uses()); err != nil {
 			return err
 		}
 		if err := k.checkIdentity(m.cert.Leaf); err != nil {
@@ -97,7 +104,7 @@ func (k *Keypair) uses() []x509.ExtKeyUsage {
 
 func (k *Keypair) checkIdentity(leaf *x509.Certificate) error {
 	if k.cluster == "" {
-		return nil // a client's first Load; LoadClient looks itself
+		return nil // a client's first load; LoadClient looks itself
 	}
 	id, err := identityOf(leaf)
 	if err != nil {
@@ -124,13 +131,18 @@ func (k *Keypair) Leaf() *x509.Certificate {
 // ServerTLS returns the configuration for a node's listener: TLS 1.3, HTTP/1.1,
 // a client certificate is verified if one is given, and must then carry an
 // identity of this cluster. Whether a route needs one is for the route to say,
-// by PeerNode and ClientRole.
+// by PeerNode and ClientRole. A connection below TLS that is a Shown is told which
+// certificate it is served with.
 func (k *Keypair) ServerTLS() *tls.Config {
 	c := k.current.Load().server.Clone()
 	// The whole configuration is looked up per handshake, since the roots that
 	// clients are verified with cannot be changed in one that is in use.
-	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return k.current.Load().server, nil
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		m := k.current.Load()
+		if c, ok := hello.Conn.(Shown); ok && m.cert != nil {
+			c.Show(m.cert.Leaf)
+		}
+		return m.server, nil
 	}
 	return c
 }
@@ -153,8 +165,10 @@ func (k *Keypair) serverConfig(m *material) *tls.Config {
 			if len(cs.PeerCertificates) == 0 {
 				return nil
 			}
-			_, err := peer(&cs, k.cluster)
-			return err
+			if _, err := peer(&cs, k.cluster); err != nil {
+				return err
+			}
+			return k.Revoked(&cs)
 		},
 	}
 }
@@ -181,7 +195,7 @@ func (k *Keypair) NodeTLS(node string) *tls.Config {
 }
 
 // Names returns an error unless the other side's verified certificate names this
-// node of the cluster; node "" takes any node.
+// node of the cluster and was not revoked; node "" takes any node.
 func (k *Keypair) Names(cs *tls.ConnectionState, node string) error {
 	got, err := PeerNode(cs, k.cluster)
 	if err != nil {
@@ -190,10 +204,27 @@ func (k *Keypair) Names(cs *tls.ConnectionState, node string) error {
 	if node != "" && got != node {
 		return fmt.Errorf("the certificate names node %s, and node %s is wanted", got, node)
 	}
-	return nil
+	return k.Revoked(cs)
 }
 
 func loadRoots(path string) (*x509.CertPool, error) {
+	certs, err := readRoots(path)
+	if err != nil {
+		return nil, err
+	}
+	return poolOf(certs), nil
+}
+
+func poolOf(certs []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
+// readRoots reads a trust bundle.
+func readRoots(path string) ([]*x509.Certificate, error) {
 	if path == "" {
 		return nil, &Error{Kind: KindFiles, Message: "no trust bundle is given", Hint: "name the bundle.crt that tidal certs gen made"}
 	}
@@ -201,45 +232,43 @@ func loadRoots(path string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
 	for i, c := range certs {
 		if !c.IsCA {
 			return nil, badFile(path, "the trust bundle is bundle.crt, not a node's tls.crt", "certificate %d (%s) is not an authority's", i+1, clip(c.Subject.CommonName))
 		}
-		pool.AddCert(c)
 	}
-	return pool, nil
+	return certs, nil
 }
 
 // loadPair reads a certificate and its key and puts the chain in order: the leaf
 // is the certificate that fits the key, wherever it stands in the file.
-func loadPair(f Files, roots *x509.CertPool, now time.Time, uses []x509.ExtKeyUsage) (*tls.Certificate, error) {
+func loadPair(f Files, roots *x509.CertPool, now time.Time, uses []x509.ExtKeyUsage) (*tls.Certificate, []*x509.Certificate, error) {
 	if f.Cert == "" || f.Key == "" {
-		return nil, &Error{Kind: KindFiles, Message: "a certificate and a key are given together or not at all", Hint: "name both tls.crt and tls.key"}
+		return nil, nil, &Error{Kind: KindFiles, Message: "a certificate and a key are given together or not at all", Hint: "name both tls.crt and tls.key"}
 	}
 	key, err := readKey(f.Key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	certs, err := readCerts(f.Cert)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	leaf := leafOf(certs, key)
 	if leaf == nil {
-		return nil, badFile(f.Cert, "take tls.crt and tls.key from the same directory", "no certificate in it fits the private key in %s", f.Key)
+		return nil, nil, badFile(f.Cert, "take tls.crt and tls.key from the same directory", "no certificate in it fits the private key in %s", f.Key)
 	}
 	chain := chainOf(leaf, certs)
 	for _, use := range uses {
 		if err := verifyLeaf(f, chain, verifyFor{roots, now, use}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	pair := &tls.Certificate{PrivateKey: key, Leaf: leaf}
 	for _, c := range chain {
 		pair.Certificate = append(pair.Certificate, c.Raw)
 	}
-	return pair, nil
+	return pair, chain, nil
 }
 
 func leafOf(certs []*x509.Certificate, key crypto.Signer) *x509.Certificate {

@@ -310,7 +310,7 @@ func TestHandshakeWantsAnIdentity(t *testing.T) {
 	}
 }
 
-// Load puts new files, the roots with them, under a configuration in use, and
+// Reload puts new files, the roots with them, under a configuration in use, and
 // keeps the old ones when the new are no good.
 func TestLoadAgain(t *testing.T) {
 	dir, next := world(t), world(t)
@@ -321,7 +321,7 @@ func TestLoadAgain(t *testing.T) {
 	if err := os.WriteFile(f.Cert, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Load(time.Now()); err == nil || b.Leaf().SerialNumber.Cmp(first) != 0 {
+	if changed, err := b.Reload(time.Now()); err == nil || changed || b.Leaf().SerialNumber.Cmp(first) != 0 {
 		t.Errorf("a bad certificate was loaded: %v", err)
 	}
 	if m := meet(t, listen, server(t, dir, "a").NodeTLS("b"), "localhost"); m.dialError != nil {
@@ -333,8 +333,8 @@ func TestLoadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Load(time.Now()); err != nil {
-		t.Fatal(err)
+	if changed, err := b.Reload(time.Now()); err != nil || !changed {
+		t.Fatalf("changed %t, %v", changed, err)
 	}
 	g.CA, g.Cert, g.Key = f.CA, next+"/nodes/a/tls.crt", next+"/nodes/a/tls.key"
 	a, err := pki.LoadServer(g, "prod", "a", time.Now())

@@ -28,6 +28,7 @@ func (a *app) certsCommand() *cli.Command {
 			a.certsVerifyCommand(),
 			a.certsBundleCommand(),
 			a.certsExportCommand(),
+			a.certsReloadCommand(),
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidal/node/api"
 	"tidal/pki"
 )
 
@@ -96,6 +97,35 @@ func TestCertsGenErrors(t *testing.T) {
 		code, stdout, stderr := certsRun(t, dir, strings.Fields(tt.line)...)
 		if code != int(tt.code) || !strings.Contains(stderr, tt.say) || stdout != "" {
 			t.Errorf("%s: exit %d, want %d, and %q in\n%s%s", tt.line, code, tt.code, tt.say, stdout, stderr)
+		}
+	}
+}
+
+// What an operator should know of certificates status says, and of nodes without
+// certificates nothing.
+func TestCertWarnings(t *testing.T) {
+	now := time.Now()
+	fine := func(node string) api.Node {
+		return api.Node{Member: api.Member{Node: node}, Certificates: &api.Certificates{
+			NotAfter: now.Add(300 * 24 * time.Hour), Roots: []api.Root{{Fingerprint: "1", Subject: "root", NotAfter: now.Add(9000 * time.Hour)}},
+		}}
+	}
+	for _, tt := range []struct {
+		spoil func(c *api.Certificates)
+		say   string
+	}{
+		{func(*api.Certificates) {}, ""},
+		{func(c *api.Certificates) { c.NotAfter = now.Add(-time.Hour) }, "node b: its certificate expired at"},
+		{func(c *api.Certificates) { c.Due, c.NotAfter = true, now.Add(50*time.Hour) }, "node b: its certificate is due, it ends in 2d: tidal certs renew node/b"},
+		{func(c *api.Certificates) { c.Problem = "tls.crt: no" }, "node b: it cannot use its certificate files as they are now, and goes on with what it had: tls.crt: no"},
+		{func(c *api.Certificates) { c.Roots[0].NotAfter = now.Add(time.Hour) }, "the root root that it trusts ends at"},
+		{func(c *api.Certificates) { c.Roots[0].Fingerprint = "2" }, "the nodes do not trust the same roots"},
+	} {
+		b := fine("b")
+		tt.spoil(b.Certificates)
+		got := certWarnings([]api.Node{fine("a"), {Member: api.Member{Node: "plain"}}, b}, now)
+		if all := strings.Join(got, "\n"); (tt.say == "") != (all == "") || !strings.Contains(all, tt.say) {
+			t.Errorf("%q, want %q", all, tt.say)
 		}
 	}
 }

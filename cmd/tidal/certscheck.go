@@ -142,7 +142,7 @@ func serverEntry(ctx context.Context, address string, pair *pki.Keypair, files [
 		if f.Kind == "node" && f.Name == out.Name && f.Serial != "" && f.Serial != out.Serial {
 			out.Stale = true
 			out.Problem = fmt.Sprintf("serves %s, and the file %s holds %s", short(out.Serial), f.Path, short(f.Serial))
-			out.Hint = "bring the file to the node, and restart it: tidal node restart"
+			out.Hint = "bring the file to the node; it takes it within seconds, and tidal certs reload says if not"
 		}
 	}
 	return out

@@ -14,7 +14,7 @@ func (a *app) certsRenewCommand() *cli.Command {
 		Usage:     "sign certificates anew that are due or named, with the same names",
 		UsageText: "tidal certs renew [node/ID | client/NAME | ca …] --dir DIR [--all] [--rekey]",
 		Description: "Due is what has less than a third of its life left, or has expired. The private key stays unless --rekey is\n" +
-			"given; it need not be here. ca is the intermediate.",
+			"given; it need not be here. Running nodes take the new files without a restart. ca is the intermediate.",
 		Flags: []cli.Flag{
 			dirFlag(),
 			&cli.BoolFlag{Name: "all", Usage: "renew the certificates of all nodes and clients, due or not"},

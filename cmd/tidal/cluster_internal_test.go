@@ -216,8 +216,8 @@ func TestClusterCommands(t *testing.T) {
 		{line: "wait ready --timeout 0s", code: exitUsage, stderr: "--timeout"},
 		{line: "wait level --node A", code: exitUsage, stderr: `node id "A"`},
 
-		{line: "status", asks: "GET /cluster/status", stdout: "a     live      1       voter    https://10.0.0.1:8433  z1    v1       a.17.00000000\nb     draining  0       learner"},
-		{line: "status -o json", asks: "GET /cluster/status", stdout: `"meta_leader": "a"`},
+		{line: "status", asks: "GET /cluster/status\nGET /v1/nodes", stdout: "a     live      1       voter    https://10.0.0.1:8433  z1    v1       a.17.00000000\nb     draining  0       learner"},
+		{line: "status -o json", asks: "GET /cluster/status\nGET /v1/nodes", stdout: `"meta_leader": "a"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.line, func(t *testing.T) {

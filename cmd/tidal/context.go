@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +35,9 @@ type clusterContext struct {
 	Cert      string   `toml:"cert"`
 	Key       string   `toml:"key"`
 }
+
+// certsLook is how often a command that runs for long looks for new certificates.
+const certsLook = 5 * time.Second
 
 // contextsVersion is the format of the file that this program reads and writes.
 const contextsVersion = 1
@@ -200,22 +202,14 @@ func (a *app) connectToChange(c *cli.Context) (*client.Client, error) {
 }
 
 func (t target) connect() (*client.Client, error) {
-	secure, err := t.clientTLS()
-	if err != nil {
-		return nil, err
+	o := client.Options{Endpoints: t.Endpoints}
+	if t.files() != (pki.Files{}) {
+		pair, err := pki.LoadClient(t.files(), time.Now())
+		if err != nil {
+			return nil, err
+		}
+		o.TLS, o.Renewed = pair.ClientTLS(certsLook), func() uint64 { return pair.Renewed(certsLook) }
 	}
-	cl, err := client.New(client.Options{Endpoints: t.Endpoints, TLS: secure})
+	cl, err := client.New(o)
 	return cl, withCode(exitUsage, err)
-}
-
-// clientTLS returns how to dial the target, nil for plaintext.
-func (t target) clientTLS() (*tls.Config, error) {
-	if t.files() == (pki.Files{}) {
-		return nil, nil
-	}
-	pair, err := pki.LoadClient(t.files(), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return pair.NodeTLS(""), nil
 }

@@ -37,6 +37,8 @@ func (a *app) faults(o *node.Options) error {
 			f.NoAddressProof = true
 		case "no-request-ids":
 			f.NoRequestIDs = true
+		case "certs-cut":
+			f.CertsCut = true
 		case "never-quiet":
 			f.NeverQuiet = true
 		case "no-frontier":

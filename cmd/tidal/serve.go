@@ -23,7 +23,8 @@ func (a *app) serveCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "run a node",
 		Description: "The first SIGTERM or SIGINT drains the node and stops it gracefully, the second stops it\n" +
-			"at once. SIGHUP does nothing. Each key of the configuration is a flag and a variable of the environment too.\n" +
+			"at once. SIGHUP has it look at the files of its certificates, which it does every few seconds anyhow.\n" +
+			"Each key of the configuration is a flag and a variable of the environment too.\n" +
 			"With --check it only says whether it could start: the configuration, the certificates and the format\n" +
 			"of the data are read; the port and a database that is in use are left alone.",
 		Flags: append(configFlags(),
@@ -62,8 +63,10 @@ func (a *app) serve(c *cli.Context) error {
 		return withCode(exitConfig, err)
 	}
 	// A reader of the log that goes away must not take the node with it, nor a
-	// terminal, nor the habit of a reload: without a drain requests would be refused.
-	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	// terminal: without a drain requests would be refused.
+	signal.Ignore(syscall.SIGPIPE)
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
 	stopNow, done := secondSignal()
 	defer done()
 	o := node.Options{
@@ -75,6 +78,7 @@ func (a *app) serve(c *cli.Context) error {
 		Lock:    given.lock,
 		Check:   func(ctx context.Context) error { return checkProgram(ctx, program, os.Args, os.Environ()) },
 		Notice:  a.notifier(c.Context),
+		Reload:  reload,
 	}
 	if err = a.faults(&o); err != nil {
 		return withCode(exitConfig, errors.Join(err, given.close()))
@@ -109,6 +113,7 @@ func restartInPlace(ctx context.Context, log *slog.Logger, program string, files
 		return files.Close()
 	}
 	log.InfoContext(ctx, "restarting in place", "program", program)
+	signal.Ignore(syscall.SIGHUP) // until the next incarnation listens for it, it must not end it
 	return errors.Join(become(program, os.Args, os.Environ(), files), files.Close())
 }
 

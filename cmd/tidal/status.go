@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,7 +21,7 @@ func (a *app) statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "say how a cluster is: its nodes, and its tables with their owners",
 		Description: "It ends with 10, and says why, if the cluster is degraded: if a node has no lease, or a table no owner,\n" +
-			"or the metadata no leader.",
+			"or the metadata no leader. Certificates that need attention are told on stderr.",
 		Flags:  append(connectFlags(), outputFlag()),
 		Action: a.status,
 	}
@@ -50,6 +51,12 @@ func (a *app) status(c *cli.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	// Who could not be asked is no reason not to show the rest.
+	if nodes, err := cl.Nodes(c.Context); err == nil {
+		for _, w := range certWarnings(nodes, time.Now()) {
+			a.say("warning: %s", w)
+		}
 	}
 	return withCode(exitDegraded, degraded(s))
 }

@@ -21,6 +21,7 @@ const (
 	NodeDrain                         // hand everything over, and keep it so while the claim lasts
 	NodeUndrain                       // end the claim: take tables again
 	NodeRestart                       // restart in place
+	NodeCerts                         // look at the files of the certificates
 )
 
 // String returns the action's name, as in paths and logs.
@@ -34,6 +35,8 @@ func (a NodeAction) String() string {
 		return "undrain"
 	case NodeRestart:
 		return "restart"
+	case NodeCerts:
+		return "certs/reload"
 	}
 	return fmt.Sprintf("action%d", byte(a))
 }
@@ -82,6 +85,8 @@ type NodeReport struct {
 	Draining    bool        `json:"draining"`
 	Owned       int         `json:"tables_owned"`
 	Claim       *Claim      `json:"claim,omitempty"`
+
+	Certificates *Certificates `json:"certificates,omitempty"` // absent in a plaintext cluster
 }
 
 // Node is a member as GET /v1/nodes lists it.
@@ -93,6 +98,8 @@ type Node struct {
 	Phase  string `json:"phase,omitempty"` // absent of a node that did not answer
 	Claim  *Claim `json:"claim,omitempty"`
 	Silent string `json:"silent,omitempty"` // why a node with a lease did not answer
+
+	Certificates *Certificates `json:"certificates,omitempty"`
 }
 
 // NodeList is what GET /v1/nodes answers.

@@ -109,6 +109,9 @@ type LocalStatus struct {
 	// Certificate is when the node's own one expires; absent in a plaintext cluster.
 	Certificate *time.Time `json:"certificate_expires,omitempty"`
 	Requests    Requests   `json:"requests"`
+
+	Certificates *Certificates `json:"certificates,omitempty"` // absent in a plaintext cluster
+	Connections  []CertConns   `json:"connections,omitempty"`  // of clients and nodes, by their certificates
 }
 
 // LocalTable is a replica that this node holds.

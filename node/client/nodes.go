@@ -34,6 +34,12 @@ func (c *Client) RestartNode(ctx context.Context, node string, o api.NodeOrder) 
 	return c.order(ctx, node, api.NodeRestart, o)
 }
 
+// ReloadCerts has a node look at the files of its certificates. The report says
+// what it uses then, and why not what they hold.
+func (c *Client) ReloadCerts(ctx context.Context, node string) (api.NodeReport, error) {
+	return c.order(ctx, node, api.NodeCerts, api.NodeOrder{})
+}
+
 func (c *Client) order(ctx context.Context, node string, action api.NodeAction, o api.NodeOrder) (api.NodeReport, error) {
 	var r api.NodeReport
 	body, err := json.Marshal(o)

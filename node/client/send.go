@@ -166,7 +166,9 @@ func (c *Client) exchange(ctx context.Context, endpoint string, q call) (*answer
 	if deadline, ok := ctx.Deadline(); ok {
 		req.Header.Set(api.HeaderTimeout, serverPatience(time.Until(deadline)))
 	}
-	resp, err := c.http.Do(req)
+	web := c.web()
+	defer c.done(web)
+	resp, err := web.http.Do(req)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // the endpoint stands before it anyway

@@ -73,7 +73,7 @@ func (c *Client) Events(ctx context.Context, endpoint, after string, f func(api.
 	if err != nil {
 		return fmt.Errorf("make a request for %s: %w", endpoint, err)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.web().http.Do(req)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err

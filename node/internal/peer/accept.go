@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -112,6 +113,9 @@ func (t *Transport) accept(w http.ResponseWriter, r *http.Request) (*session, er
 		return nil, err
 	}
 	s := newSession(conn, io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn), t.born)
+	if served, ok := bare(conn).(interface{ Served() *x509.Certificate }); ok {
+		s.own = served.Served()
+	}
 	t.track(s)
 	if err := t.shake(s, r.TLS); err != nil {
 		t.leave(s)

@@ -49,6 +49,7 @@ type caller struct {
 		last    uint64
 		pending map[uint64]*call
 		closed  bool
+		leaving bool // the connection ends with its last call
 	}
 }
 
@@ -64,7 +65,7 @@ func (c *caller) do(ctx context.Context, method wire.Method, payload []byte) ([]
 	one := &call{done: make(chan outcome, 1)}
 	id, ok := c.add(one)
 	if !ok {
-		return nil, one.lost(node, errClosed)
+		return nil, one.lost(node, c.cause())
 	}
 	defer c.remove(id)
 	frame := appendCall(ctx, id, method, payload)
@@ -108,6 +109,23 @@ func (c *caller) remove(id uint64) {
 	c.calls.Lock()
 	defer c.calls.Unlock()
 	delete(c.calls.pending, id)
+	c.leaveLocked()
+}
+
+// depart ends the connection once no call waits on it: another has taken its
+// place.
+func (c *caller) depart() {
+	close(c.leave)
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	c.calls.leaving = true
+	c.leaveLocked()
+}
+
+func (c *caller) leaveLocked() {
+	if c.calls.leaving && len(c.calls.pending) == 0 && c.remote.Kind == wire.ConnCall {
+		c.close(errRenewed)
+	}
 }
 
 // receive takes a frame of the session.

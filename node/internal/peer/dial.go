@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -94,8 +95,9 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 		return nil, err
 	}
 	var state *tls.ConnectionState
+	var own *x509.Certificate
 	if to.secure {
-		c := tls.Client(conn, t.clientTLS(node, to.name))
+		c := tls.Client(conn, t.clientTLS(node, to.name, &own))
 		if err := c.HandshakeContext(ctx); err != nil {
 			return nil, err
 		}
@@ -103,6 +105,7 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 		state, conn = &cs, c
 	}
 	s := newSession(conn, conn, t.born)
+	s.own = own
 	if err := s.upgrade(to.host); err != nil {
 		return nil, err
 	}
@@ -126,14 +129,24 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 	return s, t.welcome(s, &local, state)
 }
 
-// clientTLS returns the configuration to dial a node with at a host name.
-func (t *Transport) clientTLS(node, name string) *tls.Config {
+// clientTLS returns the configuration to dial a node with at a host name. The
+// certificate that is shown is put into own.
+func (t *Transport) clientTLS(node, name string, own **x509.Certificate) *tls.Config {
 	c := t.o.TLS(node).Clone()
 	if c.ServerName == "" {
 		c.ServerName = name
 	}
 	c.NextProtos = []string{"http/1.1"}
 	c.DynamicRecordSizingDisabled = true // frames are of use only when they are whole
+	if choose := c.GetClientCertificate; choose != nil {
+		c.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			cert, err := choose(r)
+			if err == nil {
+				*own = cert.Leaf
+			}
+			return cert, err
+		}
+	}
 	return c
 }
 

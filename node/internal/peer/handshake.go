@@ -73,7 +73,12 @@ func refuse(err error) *api.Error {
 func (t *Transport) welcome(s *session, local *wire.Hello, state *tls.ConnectionState) error {
 	s.stranger = s.remote.ClusterID.IsZero() && !local.ClusterID.IsZero()
 	if state != nil && len(state.PeerCertificates) > 0 {
-		s.expires = state.PeerCertificates[0].NotAfter
+		s.state, s.expires = state, state.PeerCertificates[0].NotAfter
+		for _, c := range state.PeerCertificates[1:] {
+			if c.NotAfter.Before(s.expires) {
+				s.expires = c.NotAfter
+			}
+		}
 	}
 	if err := s.conn.SetDeadline(time.Time{}); err != nil {
 		return err

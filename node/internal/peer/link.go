@@ -29,6 +29,7 @@ type link struct {
 	kind  wire.ConnKind
 	kick  chan struct{} // capacity 1: dial now
 	nudge chan struct{} // capacity 1: send a heartbeat now
+	renew chan struct{} // capacity 1: put another connection in the place of the one that stands
 	mu    struct {
 		sync.Mutex
 		address string
@@ -43,7 +44,7 @@ type link struct {
 }
 
 func newLink(t *Transport, node string, kind wire.ConnKind, address string) *link {
-	l := &link{t: t, node: node, kind: kind, kick: make(chan struct{}, 1), nudge: make(chan struct{}, 1)}
+	l := &link{t: t, node: node, kind: kind, kick: make(chan struct{}, 1), nudge: make(chan struct{}, 1), renew: make(chan struct{}, 1)}
 	l.mu.address = address
 	l.mu.settled = make(chan struct{})
 	return l
@@ -183,7 +184,8 @@ func (l *link) run(ctx context.Context) {
 		}
 		said, pause = "", 0
 		since := time.Now()
-		lost = &loss{inc: c.remote.Incarnation, err: l.serve(ctx, c)}
+		c, err = l.keep(ctx, c)
+		lost = &loss{inc: c.remote.Incarnation, err: err}
 		switch {
 		case time.Since(since) >= steady:
 			brief = 0
@@ -261,12 +263,16 @@ func (l *link) serve(ctx context.Context, c *caller) error {
 		p.beat, p.every, p.nudge = l.beat(), l.t.o.Interval, l.nudge
 		read = func(kind wire.FrameKind, _ []byte) error { return unexpected(kind) }
 	}
+	ends := l.t.stands(c.session)
 	err := c.run(ctx, p, read)
+	ends()
 	l.mu.Lock()
-	l.mu.cur = nil
+	if l.mu.cur == c {
+		l.mu.cur = nil
+	}
 	l.mu.Unlock()
 	c.fail(err)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !errors.Is(err, errRenewed) {
 		l.t.o.Log.InfoContext(ctx, "connection to peer ended",
 			"peer", l.node, "connection", l.kind.String(), "peer_incarnation", c.remote.Incarnation.String(), "error", err.Error())
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,10 @@ const (
 	acceptSilence = 10 // and the accepting side, which only tidies up
 )
 
-var errClosedByPeer = errors.New("the other side closed the connection")
+var (
+	errClosedByPeer = errors.New("the other side closed the connection")
+	errRenewed      = errors.New("a certificate changed: another connection took its place")
+)
 
 // session is one connection, from the hellos on.
 type session struct {
@@ -34,6 +38,11 @@ type session struct {
 	tap     *tap
 	remote  wire.Hello
 	expires time.Time // when the remote's certificate does; zero: never
+
+	state *tls.ConnectionState // nil in plaintext
+	own   *x509.Certificate    // this side's; nil if it is not known
+	renew func()               // the other side wants to be dialled anew; nil: it may not
+	leave chan struct{}        // closed when another connection has taken its place
 
 	// stranger: this node belongs to a cluster and the remote to none. It may ask,
 	// and is not taken for the member whose id it has: that one may be running.
@@ -72,7 +81,7 @@ func (p *tap) note() {
 }
 
 func newSession(conn net.Conn, r io.Reader, born time.Time) *session {
-	s := &session{conn: conn, tap: &tap{Reader: r, born: born}, done: make(chan struct{})}
+	s := &session{conn: conn, tap: &tap{Reader: r, born: born}, done: make(chan struct{}), leave: make(chan struct{})}
 	s.br = bufio.NewReaderSize(s.tap, readBuffer)
 	s.queue.wake = make(chan struct{}, 1)
 	return s
@@ -146,6 +155,11 @@ func (s *session) read(each func(wire.FrameKind, []byte) error) error {
 			// A queue that is full has enough to say that we live.
 			_ = s.queue.push(item{kind: wire.FramePong})
 		case wire.FramePong:
+		case wire.FrameRenew:
+			if s.renew == nil {
+				return unexpected(kind)
+			}
+			s.renew()
 		case wire.FrameRaft, wire.FrameHeartbeat, wire.FrameCall, wire.FrameReply, wire.FrameHello, wire.FrameVerdict:
 			if err := each(kind, payload); err != nil {
 				return err
@@ -173,6 +187,7 @@ func (s *session) write(p pace) error {
 		beats = ticker.C
 		buf = appendBeat(buf, p.beat)
 	}
+	leave := s.leave
 	quiet := silence{limit: p.silence, last: time.Now()}
 	for {
 		buf = s.queue.take(buf)
@@ -185,6 +200,12 @@ func (s *session) write(p pace) error {
 		select {
 		case <-s.done:
 			return s.cause()
+		case <-leave:
+			if p.beat == nil {
+				leave = nil // calls are awaited
+				continue
+			}
+			return s.flush(buf)
 		case <-s.queue.wake:
 			buf = p.due(buf, beats)
 		case <-beats:
@@ -192,15 +213,37 @@ func (s *session) write(p pace) error {
 		case <-p.nudge:
 			buf = appendBeat(buf, p.beat)
 		case <-watch.C:
-			if err := quiet.check(time.Now(), s.tap.bytes.Load()); err != nil {
+			if err := s.over(&quiet, time.Now()); err != nil {
 				return err
-			}
-			if !s.expires.IsZero() && time.Now().After(s.expires) {
-				return errExpired
 			}
 			if p.pings {
 				buf = wire.AppendFrame(buf, wire.FramePing, nil)
 			}
+		}
+	}
+}
+
+// over returns why the connection is to end: the other side is silent, or its
+// certificate has expired.
+func (s *session) over(quiet *silence, now time.Time) error {
+	if err := quiet.check(now, s.tap.bytes.Load()); err != nil {
+		return err
+	}
+	if !s.expires.IsZero() && now.After(s.expires) {
+		return errExpired
+	}
+	return nil
+}
+
+// flush writes what waits, and ends the connection for the one that has taken its
+// place.
+func (s *session) flush(buf []byte) error {
+	for {
+		if buf = s.queue.take(buf[:0]); len(buf) == 0 {
+			return errRenewed
+		}
+		if err := s.writeAll(buf); err != nil {
+			return err
 		}
 	}
 }

@@ -108,8 +108,9 @@ type Transport struct {
 	mu      struct {
 		sync.Mutex
 		links    map[string]*links
-		known    map[string]*known   // by node id
-		accepted map[*session]string // inbound connections, and the node once it is known
+		known    map[string]*known     // by node id
+		accepted map[*session]string   // inbound connections, and the node once it is known
+		dialled  map[*session]struct{} // outbound ones
 		refused  map[string]time.Time
 		stopped  bool
 	}
@@ -144,6 +145,7 @@ func New(o Options) *Transport {
 	t.mu.links = make(map[string]*links)
 	t.mu.known = make(map[string]*known)
 	t.mu.accepted = make(map[*session]string)
+	t.mu.dialled = make(map[*session]struct{})
 	t.mu.refused = make(map[string]time.Time)
 	return t
 }
@@ -256,11 +258,17 @@ func (t *Transport) Call(ctx context.Context, to string, method wire.Method, pay
 	if ls == nil {
 		return nil, fmt.Errorf("%w: no address is known for node %s", ErrUnreachable, to)
 	}
-	c, err := ls.call.ready(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: node %s: %w", ErrUnreachable, to, err)
+	for {
+		c, err := ls.call.ready(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w: node %s: %w", ErrUnreachable, to, err)
+		}
+		answer, err := c.do(ctx, method, payload)
+		if errors.Is(err, errRenewed) && errors.Is(err, ErrUnreachable) && ctx.Err() == nil {
+			continue // it was not sent, and another connection stands
+		}
+		return answer, err
 	}
-	return c.do(ctx, method, payload)
 }
 
 // checkSize leaves room in the frame for a call's header.

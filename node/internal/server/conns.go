@@ -1,34 +1,163 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 )
 
+// oldSilence is how long a connection from before a change of certificates must
+// have been silent to be closed. One that speaks is closed after its answer; and a
+// client that reaches for a connection just as it is closed would see an error.
+const oldSilence = 15 * time.Second
+
 // conns is the connections of the http.Server, but for those that a handler took
 // over: peers' are theirs.
 type conns struct {
-	mu     sync.Mutex
-	active map[net.Conn]bool // open ones, and whether a request is under way
-	last   time.Time         // when any of them last spoke, or came
+	mu   sync.Mutex
+	open map[net.Conn]*conn
+	last time.Time // when any of them last spoke, or came
+}
+
+// conn is one of them.
+type conn struct {
+	active bool // a request is under way
+	old    bool // its handshake was made with certificates that changed
+	spoke  time.Time
+	tls    *tls.ConnectionState // nil until it has spoken, and in plaintext
+}
+
+// expired reports whether the certificate that the client showed has ended.
+func (c *conn) expired(now time.Time) bool {
+	if c.tls == nil {
+		return false
+	}
+	for _, cert := range c.tls.PeerCertificates {
+		if now.After(cert.NotAfter) {
+			return true
+		}
+	}
+	return false
+}
+
+type connKey struct{}
+
+// connContext has the requests of a connection find it.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
 }
 
 // track implements http.Server.ConnState.
-func (c *conns) track(conn net.Conn, state http.ConnState) {
+func (c *conns) track(nc net.Conn, state http.ConnState) {
+	var cs *tls.ConnectionState
+	if t, ok := nc.(*tls.Conn); ok && state == http.StateActive {
+		now := t.ConnectionState() // the handshake is over
+		cs = &now
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active == nil {
-		c.active = map[net.Conn]bool{}
+	if c.open == nil {
+		c.open = map[net.Conn]*conn{}
 	}
 	c.last = time.Now()
 	switch state {
 	case http.StateHijacked, http.StateClosed:
-		delete(c.active, conn)
+		delete(c.open, nc)
+		return
 	default:
-		c.active[conn] = state == http.StateActive
 	}
+	one := c.open[nc]
+	if one == nil {
+		one = &conn{}
+		c.open[nc] = one
+	}
+	one.active, one.spoke = state == http.StateActive, c.last
+	if cs != nil {
+		one.tls = cs
+	}
+}
+
+// ending reports whether a connection's next answer is to be its last, and
+// whether that is because the client's certificate has ended.
+func (c *conns) ending(nc net.Conn, now time.Time) (last, expired bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.open[nc]
+	if one == nil {
+		return false, false
+	}
+	expired = one.expired(now)
+	return one.old || expired, expired
+}
+
+// Recycle makes the next answer of every connection there is its last, since a
+// certificate of this node or its trust changed. Tidy closes those that stay
+// silent.
+func (s *Server) Recycle() {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for _, one := range s.conns.open {
+		one.old = true
+	}
+}
+
+// Tidy closes the connections on which no request is under way, and whose client's
+// certificate has ended or which are older than a change of certificates and have
+// been silent for a while.
+func (s *Server) Tidy(now time.Time) {
+	s.closeIf(func(one *conn) bool {
+		return !one.active && (one.expired(now) || one.old && now.Sub(one.spoke) >= oldSilence)
+	})
+}
+
+// CloseIf closes every connection whose TLS state the function finds fault with,
+// whatever is under way on it.
+func (s *Server) CloseIf(fault func(*tls.ConnectionState) error) {
+	s.closeIf(func(one *conn) bool { return one.tls != nil && fault(one.tls) != nil })
+}
+
+func (s *Server) closeIf(so func(*conn) bool) {
+	var doomed []net.Conn
+	s.conns.mu.Lock()
+	for nc, one := range s.conns.open {
+		if so(one) {
+			doomed = append(doomed, nc)
+		}
+	}
+	s.conns.mu.Unlock()
+	for _, nc := range doomed {
+		_ = nc.Close() // it may be closed already
+	}
+}
+
+// Conn is a connection of a client, as Conns lists it.
+type Conn struct {
+	Own  *x509.Certificate // that it was served with; nil if it is not known
+	Peer *tls.ConnectionState
+}
+
+// Conns lists the connections of clients that have made a request over TLS.
+func (s *Server) Conns() []Conn {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	var out []Conn
+	for nc, one := range s.conns.open {
+		if one.tls == nil {
+			continue
+		}
+		c := Conn{Peer: one.tls}
+		if t, ok := nc.(*tls.Conn); ok {
+			if served, ok := t.NetConn().(interface{ Served() *x509.Certificate }); ok {
+				c.Own = served.Served()
+			}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // Quiet reports whether the server may be closed without cutting anybody short:
@@ -40,17 +169,17 @@ func (s *Server) Quiet(silence time.Duration) bool {
 	c := &s.conns
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, active := range c.active {
-		if active {
+	for _, one := range c.open {
+		if one.active {
 			return false
 		}
 	}
-	return len(c.active) == 0 || time.Since(c.last) >= silence
+	return len(c.open) == 0 || time.Since(c.last) >= silence
 }
 
 // Connections returns how many connections there are, peers' not counted.
 func (s *Server) Connections() int {
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
-	return len(s.conns.active)
+	return len(s.conns.open)
 }

@@ -36,6 +36,7 @@ type exchange struct {
 	rawTable, rawKey string // parts of the path, still escaped
 	node             string // of the path; "": the one that is asked
 	who              api.Principal
+	expired          bool // the client's certificate, since the handshake
 
 	route, method string // for the event
 	status        int

@@ -29,6 +29,7 @@ func nodeRoutes(prefix string) map[string]*route {
 		api.NodeDrain.String():   post(api.NodeDrain, (*exchange).drainNode),
 		api.NodeUndrain.String(): post(api.NodeUndrain, (*exchange).undrainNode),
 		api.NodeRestart.String(): post(api.NodeRestart, (*exchange).restartNode),
+		api.NodeCerts.String():   post(api.NodeCerts, (*exchange).reloadCerts),
 	}
 }
 
@@ -66,6 +67,10 @@ func (x *exchange) undrainNode() error { return x.order(api.NodeUndrain, http.St
 
 // restartNode answers POST /v1/node/restart and POST /v1/nodes/{node}/restart.
 func (x *exchange) restartNode() error { return x.order(api.NodeRestart, http.StatusAccepted) }
+
+// reloadCerts answers POST /v1/node/certs/reload and
+// POST /v1/nodes/{node}/certs/reload.
+func (x *exchange) reloadCerts() error { return x.order(api.NodeCerts, http.StatusOK) }
 
 func (x *exchange) order(action api.NodeAction, status int) error {
 	if _, err := x.query(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -130,6 +131,7 @@ func (s *Server) HTTPServer() *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         s.conns.track,
+		ConnContext:       connContext,
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
@@ -169,7 +171,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer x.finish()
 	h := w.Header()
 	h[api.HeaderNode] = s.nodeHeader
-	if s.draining.Load() {
+	var last bool
+	if nc, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		last, x.expired = s.conns.ending(nc, x.start)
+	}
+	if last || s.draining.Load() {
 		h["Connection"] = []string{"close"}
 	}
 	rt := s.find(x)
@@ -249,6 +255,13 @@ func (x *exchange) admit(n need) error {
 			Code:    api.CodeUnauthorized,
 			Message: "this needs a client certificate, and the connection has none",
 			Hint:    "connect with a certificate that tidal certs made for a client",
+		}
+	}
+	if x.expired {
+		return &api.Error{
+			Code:    api.CodeUnauthorized,
+			Message: "the client certificate of this connection has expired meanwhile",
+			Hint:    "tidal certs renew renews it; connect again with the new one",
 		}
 	}
 	if n == needCertificate {

@@ -21,6 +21,7 @@ const (
 	FrameCall                           // Call
 	FrameReply                          // Reply
 	FrameSnapshot                       // a part of a snapshot
+	FrameRenew                          // empty: the accepting side has another certificate, so dial anew
 )
 
 // MaxFrame is the most bytes that a frame's payload may have.

@@ -54,7 +54,7 @@ func AppendReport(dst []byte, p *api.NodeReport) []byte {
 		dst = AppendUvarint(dst, c.Epoch)
 		dst = AppendString(dst, c.EndsIn)
 	}
-	return dst
+	return appendCertificates(dst, p.Certificates)
 }
 
 // DecodeReport reads what AppendReport wrote; what a later release adds behind it
@@ -70,6 +70,7 @@ func DecodeReport(b []byte) (api.NodeReport, error) {
 	if r.Bool("claim") {
 		p.Claim = &api.Claim{By: r.String("by", maxText), Epoch: r.Uvarint("epoch"), EndsIn: r.String("ends in", maxText)}
 	}
+	p.Certificates = readCertificates(r)
 	if err := r.Err(); err != nil {
 		return api.NodeReport{}, fmt.Errorf("report: %w", err)
 	}

@@ -2,12 +2,15 @@ package wire_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"tidal/node/api"
 	"tidal/node/internal/wire"
 )
+
+func second(n int64) time.Time { return time.Unix(1_800_000_000+n, 0).UTC() }
 
 func TestOrdersAndReports(t *testing.T) {
 	o := wire.Order{
@@ -29,6 +32,10 @@ func TestOrdersAndReports(t *testing.T) {
 		{
 			Node: "b", Incarnation: api.Incarnation{Node: "b", Start: 3, Suffix: 4}, Phase: "serving", Draining: true, Owned: 300,
 			Claim: &api.Claim{By: "ann", Epoch: 9, EndsIn: "29s"},
+			Certificates: &api.Certificates{
+				Serial: "12ab", Identity: "spiffe://prod/node/b", Issuer: "34cd", NotBefore: second(1), NotAfter: second(2), Since: second(3),
+				Due: true, Taken: 2, Failed: 300, Problem: "tls.crt: is not there", Roots: []api.Root{{Fingerprint: "56ef", Subject: "root", NotAfter: second(4)}},
+			},
 		},
 	} {
 		b := wire.AppendReport(nil, &p)

@@ -1,0 +1,166 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/api"
+	"tidal/pki"
+)
+
+const (
+	certsLook = 3 * time.Second // between looks at the files of the certificates
+	certsTidy = time.Second     // between looks at connections that are to end
+)
+
+// watchCerts takes new certificates into use as their files change, and closes
+// connections whose certificate has ended.
+func (n *node) watchCerts(run context.Context) error {
+	if n.keys == nil {
+		return nil
+	}
+	look, tidy := time.NewTicker(certsLook), time.NewTicker(certsTidy)
+	defer look.Stop()
+	defer tidy.Stop()
+	for {
+		select {
+		case <-look.C:
+			n.reloadCerts(run)
+		case <-n.o.Reload:
+			n.reloadCerts(run)
+		case now := <-tidy.C:
+			n.server.Tidy(now)
+		case <-run.Done():
+			return nil
+		}
+	}
+}
+
+// reloadCerts looks at the files, and has the connections made anew that rest on
+// what they held before.
+func (n *node) reloadCerts(ctx context.Context) {
+	before, problem := n.keys.Leaf(), n.keys.Loads().Problem
+	changed, err := n.keys.Reload(time.Now())
+	switch {
+	case err != nil:
+		if problem == nil || problem.Error() != err.Error() {
+			n.log.ErrorContext(ctx, "new certificates cannot be used: those from before stay in use",
+				"error", err.Error(), "serial", pki.Serial(before), "not_after", before.NotAfter)
+		}
+	case changed:
+		now := n.keys.Leaf()
+		n.log.InfoContext(ctx, "certificates taken into use", "serial", pki.Serial(now), "not_after", now.NotAfter,
+			"serial_before", pki.Serial(before), "roots", len(n.keys.Roots()))
+		if n.o.Faults.CertsCut {
+			n.server.CloseIf(cut)
+			n.net.CloseIf(cut)
+		}
+		n.server.Recycle()
+		n.net.Renew()
+	case problem != nil:
+		n.log.InfoContext(ctx, "the files of the certificates are again what is in use", "serial", pki.Serial(before))
+	}
+}
+
+// cut finds fault with every connection.
+func cut(*tls.ConnectionState) error { return errors.New("a certificate changed") }
+
+// orderCerts has the files looked at because somebody asks.
+func (n *node) orderCerts(ctx context.Context) error {
+	if n.keys == nil {
+		return &api.Error{Code: api.CodeConflict, Message: "this is a plaintext cluster: it has no certificates"}
+	}
+	n.reloadCerts(ctx)
+	return nil
+}
+
+// certsReport is what the node says of its certificates; nil in plaintext.
+func (n *node) certsReport() *api.Certificates {
+	if n.keys == nil {
+		return nil
+	}
+	chain, loads := n.keys.Chain(), n.keys.Loads()
+	leaf := chain[0]
+	c := &api.Certificates{
+		Serial: pki.Serial(leaf), NotBefore: leaf.NotBefore.UTC(), NotAfter: pki.ValidUntil(chain).UTC(),
+		Due: pki.Due(leaf, time.Now()), Taken: loads.Taken, Failed: loads.Failed, Since: loads.Since.UTC().Truncate(time.Second),
+	}
+	for _, u := range leaf.URIs {
+		c.Identity = u.String()
+	}
+	if len(chain) > 1 {
+		c.Issuer = pki.Fingerprint(chain[len(chain)-1])
+	}
+	for _, root := range n.keys.Roots() {
+		c.Roots = append(c.Roots, api.Root{Fingerprint: pki.Fingerprint(root), Subject: root.Subject.CommonName, NotAfter: root.NotAfter.UTC()})
+	}
+	if loads.Problem != nil {
+		c.Problem = loads.Problem.Error()
+	}
+	return c
+}
+
+// certConns counts the open connections by the certificates at their two ends.
+func (n *node) certConns() []api.CertConns {
+	if n.keys == nil {
+		return nil
+	}
+	counts := map[api.CertConns]int{}
+	count := func(own *x509.Certificate, peer *tls.ConnectionState) {
+		var c api.CertConns
+		if own != nil {
+			c.Own = pki.Serial(own)
+		}
+		if len(peer.PeerCertificates) > 0 {
+			leaf := peer.PeerCertificates[0]
+			c.Peer, c.NotAfter = pki.Serial(leaf), pki.ValidUntil(peer.PeerCertificates).UTC()
+			for _, u := range leaf.URIs {
+				c.Identity = u.String()
+			}
+		}
+		counts[c]++
+	}
+	for _, c := range n.server.Conns() {
+		count(c.Own, c.Peer)
+	}
+	for _, c := range n.net.Conns() {
+		count(c.Own, c.Peer)
+	}
+	out := make([]api.CertConns, 0, len(counts))
+	for c, k := range counts {
+		c.Count = k
+		out = append(out, c)
+	}
+	api.SortCertConns(out)
+	return out
+}
+
+// served is a connection that knows which certificate it was served with.
+type served struct {
+	net.Conn
+
+	leaf atomic.Pointer[x509.Certificate]
+}
+
+// Show implements pki.Shown.
+func (s *served) Show(leaf *x509.Certificate) { s.leaf.Store(leaf) }
+
+// Served returns the certificate; nil before the handshake.
+func (s *served) Served() *x509.Certificate { return s.leaf.Load() }
+
+// remembering is a listener whose connections are served.
+type remembering struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l remembering) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &served{Conn: c}, nil
+}
