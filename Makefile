@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful controls idle ready gap topcost clean
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap topcost clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -22,6 +22,7 @@ help:
 	@echo 'make check             what CI checks besides the tests: lint, vet, modules, builds, release file'
 	@echo 'make sim SEEDS=500     the simulator, from that many seeds'
 	@echo 'make graceful N=5      restart three nodes under load, N times, and count what is refused'
+	@echo 'make failover N=5      kill and freeze the owner of tables under load, N times: how long they stand still'
 	@echo 'make controls N=5      the same with a defect switched on: the test must notice each time'
 	@echo 'make ready N=20        nodes that come back to an idle cluster, of each kind N: ready when level, and not before'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
@@ -66,6 +67,9 @@ sim:
 
 graceful:
 	GRACEFUL_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestGraceful$$' $(PROCTEST)
+
+failover:
+	FAILOVER_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^Test(KillOwner|FreezeOwner)$$' $(PROCTEST)
 
 controls:
 	TIDAL_CONTROLS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestControl' $(PROCTEST)

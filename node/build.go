@@ -11,6 +11,7 @@ import (
 	"tidal/node/internal/cluster"
 	"tidal/node/internal/owner"
 	"tidal/node/internal/peer"
+	"tidal/node/internal/place"
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/router"
 	"tidal/node/internal/server"
@@ -27,6 +28,7 @@ func (n *node) build() error {
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: sender{n}, Events: n.observe, Shipper: n.outbox,
 		Clock:    func() time.Duration { return n.host.Clock() },
+		Prefer:   func(group uint64, node string) uint64 { return place.Preference(api.TableID(group), node) },
 		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes, Restless: f.NeverQuiet,
 	})
 	if err != nil {
@@ -142,7 +144,9 @@ func (d directory) Find(name string) (router.Route, bool) {
 // handler takes what peers send.
 type handler struct{ n *node }
 
-func (h handler) Raft(_ api.Incarnation, frame []byte) { h.n.host.Deliver(frame) }
+func (h handler) Raft(from api.Incarnation, frame []byte) {
+	h.n.host.Deliver(from.Node, from.Start, frame)
+}
 
 func (h handler) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
 	h.n.cluster.Heartbeat(from, hb)
@@ -150,7 +154,9 @@ func (h handler) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
 
 func (h handler) Up(remote wire.Hello) { h.n.cluster.Up(remote) }
 
-func (h handler) Down(node string, inc api.Incarnation, why error) { h.n.cluster.Down(node, inc, why) }
+func (h handler) Down(node string, inc api.Incarnation, why error) {
+	h.n.cluster.Down(node, inc, errors.Is(why, peer.ErrRefused), why)
+}
 
 func (h handler) Call(ctx context.Context, from wire.Hello, m wire.Method, payload []byte) ([]byte, error) {
 	if m == wire.MethodNode {
@@ -196,7 +202,7 @@ type remote struct{ n *node }
 
 // Forward implements router.Remote.
 func (r remote) Forward(ctx context.Context, node string, req *api.Request) (*api.Response, error) {
-	b, err := r.n.net.Call(ctx, node, wire.MethodForward, wire.AppendRequest(nil, req, time.Now()))
+	b, err := r.n.cluster.Ask(ctx, node, wire.MethodForward, wire.AppendRequest(nil, req, time.Now()))
 	if err == nil {
 		return wire.DecodeResponse(b)
 	}

@@ -72,6 +72,7 @@ type clusterOptions struct {
 	delay        time.Duration // each way, between nodes
 	faults       string        // TIDAL_FAULTS of every start
 	splitMembers bool          // the member list names other proxies than advertise
+	direct       bool          // no proxies: nodes reach each other where they listen
 }
 
 // cluster is a set of nodes on loopback that end with the test.
@@ -106,7 +107,9 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 			id: id, listen: ports[i],
 			config: filepath.Join(c.dir, id+".toml"), logFile: filepath.Join(c.dir, id+".log"),
 		}
-		n.proxy = newProxy(t, ports[o.nodes+i], n.listen, o.delay)
+		if !o.direct {
+			n.proxy = newProxy(t, ports[o.nodes+i], n.listen, o.delay)
+		}
 		n.member = n.proxy
 		if o.splitMembers {
 			n.member = newProxy(t, ports[2*o.nodes+i], n.listen, o.delay)
@@ -159,16 +162,16 @@ func (c *cluster) issue(t *testing.T) {
 func (c *cluster) toml(n *node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[node]\nid = %q\ndata = %q\nlisten = %q\nadvertise = %q\n", n.id,
-		filepath.Join(c.dir, n.id), n.listen, c.scheme()+n.proxy.addr())
+		filepath.Join(c.dir, n.id), n.listen, c.scheme()+n.reached(n.proxy))
 	b.WriteString("\n[cluster]\nname = \"test\"\n")
 	founders := c.founders()
 	if slices.Contains(founders, n) {
 		b.WriteString("\n[cluster.members]\n")
 		for _, m := range founders {
-			fmt.Fprintf(&b, "%s = %q\n", m.id, c.scheme()+m.member.addr())
+			fmt.Fprintf(&b, "%s = %q\n", m.id, c.scheme()+m.reached(m.member))
 		}
 	} else {
-		fmt.Fprintf(&b, "join = [%q]\n", c.scheme()+founders[0].proxy.addr())
+		fmt.Fprintf(&b, "join = [%q]\n", c.scheme()+founders[0].reached(founders[0].proxy))
 	}
 	if !c.o.plain {
 		leaf := filepath.Join(c.dir, "certs", "nodes", n.id)

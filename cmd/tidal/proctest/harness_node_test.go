@@ -27,6 +27,14 @@ type node struct {
 	took time.Duration // of the last stop
 }
 
+// reached is where peers dial the node: its own port if there is no proxy.
+func (n *node) reached(p *proxy) string {
+	if p == nil {
+		return n.listen
+	}
+	return p.addr()
+}
+
 // start runs the node's process with the fault hooks given.
 func (n *node) start(t *testing.T, faults string) {
 	t.Helper()

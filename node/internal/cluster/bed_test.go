@@ -327,7 +327,7 @@ func (r *running) beat(ctx context.Context) error {
 			r.n.bed.mu.Unlock()
 			if to == nil || !there || r.meet(to, wire.ConnRaft) != nil {
 				if old := connected[id]; old != nil {
-					r.cluster.Down(id, old.who.Incarnation, errAway)
+					r.cluster.Down(id, old.who.Incarnation, false, errAway)
 				}
 				delete(connected, id)
 				continue
@@ -363,7 +363,7 @@ func (s sender) Send(id string, batch []byte) {
 	_, known := s.r.mu.peers[id]
 	s.r.mu.Unlock()
 	if to := s.r.n.bed.reach(s.r.n.id, id, 0); to != nil && known {
-		to.host.Deliver(batch)
+		to.host.Deliver(s.r.n.id, s.r.who.Incarnation.Start, batch)
 	}
 }
 

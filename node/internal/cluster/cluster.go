@@ -75,6 +75,9 @@ type Options struct {
 
 	// Events takes what changes in the cluster; nil: nobody does. It must not wait.
 	Events func(api.Event)
+	// SuspectAfter is how long a node may say nothing, and StallAfter how long its
+	// loop may stand still, before it counts as dead; 0: 300 ms and 1 s.
+	SuspectAfter, StallAfter time.Duration
 
 	AdvertiseMember bool // faults for tests: see node.Faults
 	NoAddressProof  bool
@@ -101,6 +104,7 @@ type Cluster struct {
 	shown []wire.Member // of which the host knows where the meta replicas are; keep's own
 
 	directory directory
+	pulses    pulses // of the other nodes
 	leases    leases // of the leader: when they were renewed
 	placed    placements
 	gathered  gatherings
@@ -141,6 +145,14 @@ func New(o Options) *Cluster {
 	c.changed.ch = make(chan struct{})
 	c.directory.init()
 	c.gathered.init()
+	c.pulses.suspect, c.pulses.stall = suspectAfter, stallAfter
+	if o.SuspectAfter > 0 {
+		c.pulses.suspect = o.SuspectAfter
+	}
+	if o.StallAfter > 0 {
+		c.pulses.stall = o.StallAfter
+	}
+	c.pulses.host, c.pulses.mu.of = o.Host, map[string]*pulse{}
 	c.mu.level = map[api.TableID]*ready.Latch{}
 	c.mu.unlevel = map[api.TableID]bool{}
 	c.mu.moved = map[api.TableID]time.Time{}

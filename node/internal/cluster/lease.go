@@ -171,7 +171,7 @@ func (c *Cluster) renewOnce(ctx context.Context) (wire.Renewal, error) {
 	case c.o.Node:
 		return c.grant(ctx, l)
 	default:
-		b, err := c.o.Net.Call(ctx, leader, wire.MethodRenew, wire.AppendLease(nil, &l))
+		b, err := c.Ask(ctx, leader, wire.MethodRenew, wire.AppendLease(nil, &l))
 		if err != nil {
 			return wire.Renewal{}, err
 		}
@@ -217,7 +217,7 @@ func (c *Cluster) prove(ctx context.Context, l wire.Lease) error {
 		if m.Node == c.o.Node || !c.heard(m.Node) {
 			continue // a frozen peer would use up the time to ask another
 		}
-		_, err := c.o.Net.Call(ctx, m.Node, wire.MethodProve, wire.AppendLease(nil, &l))
+		_, err := c.Ask(ctx, m.Node, wire.MethodProve, wire.AppendLease(nil, &l))
 		if err == nil || api.CodeOf(err) == api.CodeNotReady {
 			return err
 		}

@@ -94,7 +94,7 @@ func (c *Cluster) releasedBy(ctx context.Context, node string) bool {
 			payload = wire.AppendUvarint(payload, uint64(id))
 		}
 		call, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := c.o.Net.Call(call, node, wire.MethodReleased, payload)
+		_, err := c.Ask(call, node, wire.MethodReleased, payload)
 		cancel()
 		if err == nil || api.CodeOf(err) == api.CodeBadRequest { // a release that cannot say
 			return true
@@ -238,7 +238,7 @@ func (c *Cluster) askLeave(ctx context.Context) error {
 	case c.o.Node:
 		return c.letGo(ctx, c.o.Identity.Incarnation)
 	default:
-		_, err := c.o.Net.Call(ctx, leader, wire.MethodWithdraw, nil)
+		_, err := c.Ask(ctx, leader, wire.MethodWithdraw, nil)
 		return err
 	}
 }

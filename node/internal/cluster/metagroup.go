@@ -184,7 +184,7 @@ func (c *Cluster) proposeOnce(ctx context.Context, cmd *wire.MetaCommand) (wire.
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	b, err := c.o.Net.Call(ctx, leader, wire.MethodPropose, wire.AppendMetaCommand(nil, cmd))
+	b, err := c.Ask(ctx, leader, wire.MethodPropose, wire.AppendMetaCommand(nil, cmd))
 	if err != nil {
 		return wire.MetaAnswer{}, err
 	}

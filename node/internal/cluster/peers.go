@@ -23,25 +23,31 @@ const (
 // is void.
 func (c *Cluster) Up(remote wire.Hello) {
 	if c.directory.disk(remote.Incarnation.Node, remote.Disk) {
+		c.pulses.replaced(remote.Incarnation.Node)
 		c.o.Host.Replaced(remote.Incarnation.Node)
 	}
-	c.met(remote.Incarnation)
+	c.pulses.hello(remote.Incarnation)
 	if c.directory.dead(remote.Incarnation.Node, remote.Incarnation) {
 		c.changed.fire()
 	}
 }
 
-// Down takes word that the connection to an incarnation ended. Claims stand
-// until a newer incarnation or another owner speaks.
-func (c *Cluster) Down(node string, inc api.Incarnation, why error) {
+// Down takes word that the connection to an incarnation ended, and whether nothing
+// listened there when it was dialled again. Claims stand until a newer incarnation
+// or another owner speaks.
+func (c *Cluster) Down(node string, inc api.Incarnation, refused bool, why error) { //nolint:revive // the flag is what the transport found
 	c.o.Log.Debug("peer connection ended", "peer", node, "peer_incarnation", inc.String(), "reason", why)
 	c.o.Host.Unreachable(node)
+	if refused {
+		c.pulses.refuse(inc)
+	}
 	c.changed.fire()
 }
 
 // Heartbeat takes what another node says of itself.
 func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
-	if c.directory.heard(from, hb) {
+	changed := c.pulses.beat(from, hb)
+	if c.directory.heard(from, hb) || changed {
 		c.changed.fire()
 	}
 }
@@ -52,7 +58,7 @@ func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat { //nolint:revive
 	if full {
 		c.o.Host.Welcome(peer)
 	}
-	hb := &wire.Heartbeat{Pass: c.o.Host.Synced(), Full: full, Hears: c.hears()}
+	hb := &wire.Heartbeat{Pass: c.o.Host.Synced(), Full: full, Hears: c.pulses.living(), Age: c.o.Host.Idle()}
 	c.directory.beat(peer, hb, func(id api.TableID) uint64 {
 		l, _ := c.o.Tables.Local(id)
 		return l.Commit
@@ -60,7 +66,7 @@ func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat { //nolint:revive
 	return hb
 }
 
-// hears returns the other nodes that this one hears.
+// hears returns the other nodes that this one has heard lately.
 func (c *Cluster) hears() []string {
 	var out []string
 	for _, m := range c.View().Members {

@@ -92,7 +92,7 @@ func (c *Cluster) everywhere(ctx context.Context, name string, id api.TableID, p
 			if _, live := c.View().Lease(m.Node); !live {
 				break // it reads the tables before it serves
 			}
-			_, err := c.o.Net.Call(ctx, m.Node, wire.MethodAwait, payload)
+			_, err := c.Ask(ctx, m.Node, wire.MethodAwait, payload)
 			if err == nil {
 				break
 			}
@@ -190,7 +190,7 @@ func (c *Cluster) lags(ctx context.Context, id api.TableID, owner string) (map[u
 	default:
 		call, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		b, err = c.o.Net.Call(call, owner, wire.MethodStatus, payload)
+		b, err = c.Ask(call, owner, wire.MethodStatus, payload)
 	}
 	if err != nil {
 		return nil, err

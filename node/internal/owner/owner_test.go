@@ -97,7 +97,7 @@ func (n *node) Send(to string, batch []byte) {
 			n.trio.Error(err)
 		}
 	}
-	n.trio.nodes[to].host.Deliver(out)
+	n.trio.nodes[to].host.Deliver(n.id, 1, out)
 }
 
 func (c *trio) cut(drop func(from, to string, m wire.RaftMessage) bool) {

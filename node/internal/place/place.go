@@ -155,6 +155,10 @@ func before(id api.TableID, a, b *load, bound int) bool {
 	return x > y || x == y && a.node < b.node
 }
 
+// Preference says how much a table prefers a node: where there is room, the node with
+// the highest number should own it.
+func Preference(id api.TableID, node string) uint64 { return score(uint64(id), hash(node)) }
+
 // score says how much the thing numbered seed prefers a node. It is part of what
 // nodes of different releases must agree on: it never changes.
 func score(seed, node uint64) uint64 { return mix(mix(seed) ^ node) }

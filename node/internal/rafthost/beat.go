@@ -14,6 +14,7 @@ type beat struct {
 	resting bool            // the leader's words of this pass let the group rest
 	muted   bool            // raft's answers to words are not sent
 	seen    map[uint64]int  // by a leader: when others last answered, in ticks
+	unheard map[uint64]bool // by a leader: whose nodes died and who have not answered since
 	probes  map[uint64]bool // whom an append without entries may find lacking some
 }
 
@@ -77,6 +78,10 @@ func (s *Stepper) saw(g *group, m *pb.Message) {
 		g.seen = map[uint64]int{}
 	}
 	g.seen[m.GetFrom()] = s.ticks
+	if g.unheard[m.GetFrom()] && !s.dead(g.nodes[m.GetFrom()]) {
+		delete(g.unheard, m.GetFrom())
+		s.visit(g)
+	}
 }
 
 // answered gives raft a follower's answer to a heartbeat. If the follower lacks

@@ -218,8 +218,8 @@ func TestRemovedReplicaIsNotHeard(t *testing.T) {
 	f.drop = nil
 	was := lead.state[1].Term
 	for range 3 {
-		lead.stepper.Receive(message(pb.MsgVote, 1, 13, 11, was+50))
-		f.nodes[1].stepper.Receive(message(pb.MsgVote, 1, 13, 12, was+50))
+		lead.stepper.Receive("n3", message(pb.MsgVote, 1, 13, 11, was+50))
+		f.nodes[1].stepper.Receive("n3", message(pb.MsgVote, 1, 13, 12, was+50))
 		f.nodes[2].stepper.Campaign(1)
 		f.tick()
 	}
@@ -253,7 +253,7 @@ func lifeAfter(t *testing.T, id uint64) bool {
 	nodes[id] = d.id
 	lead.stepper.SetNodes(1, nodes)
 	f.comes("adding", lead.change(1, rafthost.Change{Kind: rafthost.AddLearner, Replica: id}), nil)
-	lead.stepper.Receive(late)
+	lead.stepper.Receive(d.id, late)
 	f.settle()
 	p, _ = lead.stepper.Progress(1)
 	own, _ := d.stepper.Progress(1)

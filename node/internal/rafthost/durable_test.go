@@ -142,7 +142,7 @@ func TestVotesSurvive(t *testing.T) {
 		m := message(pb.MsgVote, 1, replica(1, from), replica(1, 3), 5)
 		m.LogTerm, m.Index = new(uint64), new(uint64)
 		m.Context = []byte("CampaignTransfer") // asks also while another leads
-		voter.stepper.Receive(m)
+		voter.stepper.Receive(fmt.Sprint("n", from), m)
 		for voter.stepper.Dirty() {
 			voter.pass()
 		}

@@ -52,6 +52,7 @@ type group struct {
 	queued      []proposal              // not yet given to raft
 	queuedBytes int                     // of their data
 	appended    map[[16]byte][]proposal // accepted by raft, not yet applied
+	lostAs      error                   // what becomes of those when another leads
 
 	newReads []func(error) // not yet given to raft
 	reads    []readWait    // given to raft, in order
@@ -73,6 +74,7 @@ type group struct {
 	restless bool // never quiet, and followers are told of commits at once
 	rest
 	beat
+	race    race
 	touched bool
 }
 
@@ -129,10 +131,14 @@ func openGroup(o Options, cache *raftlog.Cache, g GroupOptions) (*group, error) 
 	}
 	gauge.Commit.Store(log.Hard().Commit)
 	gauge.Applied.Store(log.Applied().Index)
+	lostAs := ErrUnknown
+	if o.Defect == StaleAppended {
+		lostAs = ErrNotLeader
+	}
 	return &group{
 		id: g.Group, log: log, rn: rn, machine: g.Machine, reopen: g.Reopen, gauge: gauge, nodes: g.Nodes,
 		state:    State{Replica: g.Replica, Term: log.Hard().Term},
-		appended: map[[16]byte][]proposal{},
+		appended: map[[16]byte][]proposal{}, lostAs: lostAs,
 		restless: g.Restless,
 	}, nil
 }
@@ -313,8 +319,11 @@ func (g *group) observe(soft *raft.SoftState, term uint64) bool {
 		g.state.Lead, g.state.Leads = soft.Lead, soft.RaftState == raft.StateLeader
 	}
 	g.state.Owns = g.state.Leads && g.log.Applied().Term == term
+	if !was.Leads {
+		clear(g.unheard)
+	}
 	if was.Leads && (!g.state.Leads || term != was.Term) {
-		g.lost(ErrUnknown)
+		g.lost(g.lostAs)
 	}
 	return g.state != was
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"tidal/node/internal/wire"
 )
 
 // Bounds of the inbox.
@@ -35,12 +33,21 @@ type Host struct {
 
 	mu struct {
 		sync.Mutex
-		batches [][]byte
-		bytes   int
-		calls   []func(*Stepper)
-		held    int // bytes that the calls hold
-		ended   bool
+		items []item
+		bytes int // of the batches among them
+		calls int // how many calls are among them
+		held  int // bytes that those hold
+		ended bool
 	}
+}
+
+// item is a call, or a batch of raft messages. They keep their order: what a node
+// sends comes after the word that it lives.
+type item struct {
+	call  func(*Stepper)
+	from  string
+	start uint64
+	batch []byte
 }
 
 // NewHost returns a host for a Stepper that nothing else uses from now on. A
@@ -65,33 +72,40 @@ func (h *Host) Run(ctx context.Context) (err error) {
 	}()
 	t := time.NewTicker(h.tick)
 	defer t.Stop()
+	due := time.NewTimer(h.tick)
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 			h.stepper.Tick()
+		case <-due.C:
 		case <-h.wake:
 		}
 		if err := h.turn(); err != nil { //nolint:contextcheck // a pass that began is carried out
 			return err
 		}
 		h.turned.Store(int64(h.Clock()))
+		if at, waits := h.stepper.Due(); waits {
+			due.Reset(at - h.Clock())
+		}
 	}
 }
 
 // turn takes the inbox in and makes one pass. What is left to do wakes the next:
 // a busy loop must still see its ticks and the end of its context.
 func (h *Host) turn() error {
-	batches, calls := h.take()
-	for _, b := range batches {
+	for _, i := range h.take() {
+		if i.call != nil {
+			i.call(h.stepper)
+			continue
+		}
 		// A damaged batch cannot come over TLS; what stood before the damage
 		// was taken, the rest is as lost as on a bad network.
-		_ = wire.DecodeRaft(b, h.stepper.Receive)
+		_ = h.stepper.Deliver(i.from, i.start, i.batch)
 	}
-	for _, f := range calls {
-		f(h.stepper)
-	}
+	h.stepper.Stand(h.Clock())
 	if !h.stepper.Dirty() {
 		return nil
 	}
@@ -108,23 +122,24 @@ func (h *Host) turn() error {
 	return nil
 }
 
-func (h *Host) take() (batches [][]byte, calls []func(*Stepper)) {
+func (h *Host) take() []item {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	batches, calls = h.mu.batches, h.mu.calls
-	h.mu.batches, h.mu.calls = nil, nil
-	h.mu.bytes, h.mu.held = 0, 0
-	return batches, calls
+	items := h.mu.items
+	h.mu.items, h.mu.bytes, h.mu.calls, h.mu.held = nil, 0, 0, 0
+	return items
 }
 
 func (h *Host) end() {
 	defer close(h.ended)
 	h.mu.Lock()
-	calls := h.mu.calls
-	h.mu.calls, h.mu.ended = nil, true
+	items := h.mu.items
+	h.mu.items, h.mu.ended = nil, true
 	h.mu.Unlock()
-	for _, f := range calls {
-		f(h.stepper)
+	for _, i := range items {
+		if i.call != nil {
+			i.call(h.stepper)
+		}
 	}
 	h.stepper.Stop()
 }
@@ -136,12 +151,13 @@ func (h *Host) signal() {
 	}
 }
 
-// Deliver takes a batch of raft messages, which is the host's from now on.
-func (h *Host) Deliver(batch []byte) {
+// Deliver takes a batch of raft messages that a node sent in one of its starts. It
+// is the host's from now on.
+func (h *Host) Deliver(from string, start uint64, batch []byte) {
 	h.mu.Lock()
 	drop := h.mu.ended || h.mu.bytes+len(batch) > maxInboxBytes
 	if !drop {
-		h.mu.batches = append(h.mu.batches, batch)
+		h.mu.items = append(h.mu.items, item{from: from, start: start, batch: batch})
 		h.mu.bytes += len(batch)
 	}
 	h.mu.Unlock()
@@ -157,10 +173,11 @@ func (h *Host) post(size int, f func(*Stepper)) error {
 	switch {
 	case h.mu.ended:
 		return ErrStopped
-	case len(h.mu.calls) >= maxInboxCalls || size > 0 && h.mu.held+size > maxInboxBytes:
+	case h.mu.calls >= maxInboxCalls || size > 0 && h.mu.held+size > maxInboxBytes:
 		return ErrBusy
 	}
-	h.mu.calls = append(h.mu.calls, f)
+	h.mu.items = append(h.mu.items, item{call: f})
+	h.mu.calls++
 	h.mu.held += size
 	h.signal()
 	return nil
@@ -171,7 +188,7 @@ func (h *Host) tell(f func(*Stepper)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.mu.ended {
-		h.mu.calls = append(h.mu.calls, f)
+		h.mu.items = append(h.mu.items, item{call: f})
 		h.signal()
 	}
 }
@@ -305,7 +322,8 @@ func (h *Host) Alive(node string, start uint64) {
 	h.tell(func(s *Stepper) { s.Alive(node, start) })
 }
 
-// Dead says that a node is not heard any more.
+// Dead says that a node is not heard any more, or that its loop stands still: what
+// it has sent before it is heard anew is dropped.
 func (h *Host) Dead(node string) { h.tell(func(s *Stepper) { s.Dead(node) }) }
 
 // Replaced says that a node has another disk than it had.

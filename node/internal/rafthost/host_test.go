@@ -190,7 +190,7 @@ func TestPanicEndsTheHost(t *testing.T) {
 		m := message(pb.MsgHeartbeat, 2, 2, 1, 5)
 		commit := uint64(100) // of entries that are not here
 		m.Commit = &commit
-		h.Deliver(wire.AppendRaft(wire.NewRaftBatch(), 2, m.Message))
+		h.Deliver("b", 1, wire.AppendRaft(wire.NewRaftBatch(), 2, m.Message))
 		waiting := propose(t.Context(), h, "waiting")
 		synctest.Wait()
 		err := h.Run(t.Context())

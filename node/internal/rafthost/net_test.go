@@ -29,6 +29,8 @@ type fabric struct {
 	drop func(from, to string, m wire.RaftMessage) bool
 	// sent sees each batch when it leaves.
 	sent func(n *node, batch []byte)
+	// prefer is rafthost.Options.Prefer.
+	prefer func(group uint64, node string) uint64
 	// logBytes bounds each log; 0: the default.
 	logBytes int64
 }
@@ -166,7 +168,7 @@ func (n *node) open() {
 	n.db, err = store.Open("db", store.Options{FS: n.fs})
 	n.f.check(err)
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
-		DB: n.db, Sender: n, Defect: n.f.defect, Shipper: n, LogBytes: n.f.logBytes,
+		DB: n.db, Sender: n, Defect: n.f.defect, Shipper: n, LogBytes: n.f.logBytes, Prefer: n.f.prefer,
 		Events: func(e rafthost.Event) {
 			n.events = append(n.events, e)
 			n.state[e.Group] = e.State
@@ -200,6 +202,7 @@ func (f *fabric) settle() {
 	for range 1000 {
 		moved := false
 		for _, n := range f.nodes {
+			n.stepper.Stand(f.now)
 			if n.stepper.Dirty() {
 				n.pass()
 				moved = true
@@ -225,7 +228,7 @@ func (f *fabric) deliver(from *node, p parcel) {
 	to := f.node(p.to)
 	f.check(wire.DecodeRaft(p.batch, func(m wire.RaftMessage) {
 		if f.drop == nil || !f.drop(from.id, p.to, m) {
-			to.stepper.Receive(m)
+			to.stepper.Receive(from.id, m)
 		}
 	}))
 }

@@ -105,6 +105,8 @@ func (s *Stepper) Tick() {
 		g.ticked = true
 		g.rn.Tick()
 		g.checkTransfer()
+		s.remind(g)
+		s.lonely(g)
 		s.visit(g)
 	}
 	s.cutLogs()
@@ -160,7 +162,7 @@ func (s *Stepper) mayRest(g *group, rd *raft.Ready) (may, all bool) {
 			return
 		}
 		voters++
-		if l := s.lives[g.nodes[id]]; l.start != 0 && !l.alive {
+		if s.dead(g.nodes[id]) {
 			return // the dead keep nobody awake
 		}
 		alive++
@@ -200,11 +202,14 @@ func (s *Stepper) forlorn(g *group, rd *raft.Ready) bool {
 
 // Alive says that a node was heard, and which of its starts it is in. A later
 // start than the one known so far is a death, however short: who followed it
-// forgets it, so that those who miss it can elect another.
+// forgets it and stands for election.
 func (s *Stepper) Alive(node string, start uint64) {
 	was := s.lives[node]
 	if start < was.start || start == was.start && was.alive {
 		return
+	}
+	if s.dead(node) {
+		s.deaths--
 	}
 	s.lives[node] = life{start: start, alive: true}
 	reborn := was.start != 0 && start > was.start
@@ -214,26 +219,32 @@ func (s *Stepper) Alive(node string, start uint64) {
 	s.shared(node, func(g *group, id uint64) {
 		if reborn {
 			delete(g.calm, id)
-			if g.state.Lead == id {
-				_ = g.rn.ForgetLeader() // it fails with lease reads alone
-			}
 		}
 		s.wake(g)
 		s.visit(g)
+		if reborn {
+			s.miss(g, id)
+		}
 	})
 }
 
-// Dead says that a node is not heard any more. Groups shared with it wake: those
-// that it led have to find out, and those led here may have lost their quorum.
+// Dead says that a node is not heard any more, or that its loop stands still. Groups
+// shared with it wake: those that it led forget it and elect another, those led here
+// may have lost their quorum.
 func (s *Stepper) Dead(node string) {
 	l := s.lives[node]
 	if l.start == 0 || !l.alive {
 		return
 	}
+	s.deaths++
 	s.lives[node] = life{start: l.start}
 	s.shared(node, func(g *group, id uint64) {
 		delete(g.calm, id)
 		s.wake(g)
+		if g.state.Leads {
+			g.missed(id)
+		}
+		s.miss(g, id)
 	})
 }
 
@@ -241,6 +252,9 @@ func (s *Stepper) Dead(node string) {
 // one is dead, and its starts are counted anew.
 func (s *Stepper) Replaced(node string) {
 	s.Dead(node)
+	if s.dead(node) {
+		s.deaths--
+	}
 	delete(s.lives, node)
 }
 

@@ -428,7 +428,7 @@ func lostVote(f *fabric) string {
 	m.LogTerm, m.Index = new(uint64), new(uint64)
 	*m.LogTerm, *m.Index = term, 1000
 	m.Context = []byte("CampaignTransfer")
-	follower.stepper.Receive(m)
+	follower.stepper.Receive("n2", m)
 	for follower.stepper.Dirty() {
 		follower.pass()
 	}
@@ -466,7 +466,7 @@ func cutTooFar(f *fabric) string {
 	word.Index = new(uint64)
 	*word.Index = 3
 	f.isolate(follower.id)
-	follower.stepper.Receive(word)
+	follower.stepper.Receive("n1", word)
 	for range 20 {
 		follower.stepper.Tick()
 		for follower.stepper.Dirty() {

@@ -27,6 +27,8 @@ type Stepper struct {
 	waking int             // how many of them are awake
 	ticks  int
 	lulled int // how often one became quiet
+	deaths int // how many of lives are over
+	races  []*group
 
 	touched []*group
 	out     map[string][]byte // batch under way for each node
@@ -41,6 +43,12 @@ type Stepper struct {
 func NewStepper(o Options) (*Stepper, error) {
 	if o.ElectionTicks == 0 {
 		o.ElectionTicks = 10
+	}
+	if o.Stagger == 0 {
+		o.Stagger = 50 * time.Millisecond
+	}
+	if o.Prefer == nil {
+		o.Prefer = func(uint64, string) uint64 { return 0 }
 	}
 	if o.LogCache == 0 {
 		o.LogCache = 64 << 20
@@ -138,16 +146,36 @@ func (s *Stepper) tombstone(group uint64) (uint64, error) {
 	return dead, r.Done()
 }
 
-// Receive takes a raft message from another node. One that does not fit a group
-// and its replicas is dropped: it was meant for a former life.
-func (s *Stepper) Receive(m wire.RaftMessage) {
+// Deliver takes a batch of raft messages that a node sent in one of its starts. What
+// a start sent that is over, or that was declared dead and has not been heard anew
+// since, is dropped: survivors that have forgotten it would follow it again. The
+// error is that of a batch that cannot be read; what stood before the damage counts.
+func (s *Stepper) Deliver(from string, start uint64, batch []byte) error {
+	l := s.lives[from]
+	if over := start < l.start || start == l.start && !l.alive; over && l.start != 0 && s.o.Defect != DeadFrames {
+		return nil
+	}
+	return wire.DecodeRaft(batch, func(m wire.RaftMessage) { s.Receive(from, m) })
+}
+
+// Receive takes a raft message from another node. One that does not fit a group and
+// its replicas, or comes from a node that does not hold the replica that it is of,
+// is dropped: it was meant for a former life.
+func (s *Stepper) Receive(from string, m wire.RaftMessage) {
 	g := s.groups[m.Group]
-	if g == nil || m.GetTo() != g.state.Replica || g.nodes[m.GetFrom()] == "" || m.GetFrom() == g.state.Replica {
+	if g == nil || m.GetTo() != g.state.Replica || g.nodes[m.GetFrom()] != from || m.GetFrom() == g.state.Replica {
 		return
 	}
 	switch m.GetType() {
 	case pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp,
-		pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgTimeoutNow:
+		pb.MsgHeartbeat, pb.MsgHeartbeatResp:
+		if m.GetType() == pb.MsgPreVote {
+			s.ask(g, m.Message)
+		}
+	case pb.MsgTimeoutNow:
+		if !s.mayOrder(g, m.Message) {
+			return
+		}
 	case wire.MsgCut:
 		g.hearCut(m.Message)
 		return
@@ -271,7 +299,9 @@ func (s *Stepper) Pass(now time.Duration) error {
 	works := make([]work, 0, len(todo))
 	for _, g := range todo {
 		g.touched = false
-		g.propose(now)
+		if !s.parks(g) {
+			g.propose(now)
+		}
 		g.proposeConf()
 		g.read()
 		works = append(works, s.ready(g))

@@ -411,6 +411,7 @@ func TestForeignMessagesAreDropped(t *testing.T) {
 	own, peer := replica(1, 2), replica(1, 1)
 	before, _ := n.stepper.Progress(1)
 	bad := map[string]wire.RaftMessage{
+		"another node's replica":    message(pb.MsgVote, 1, peer, own, 50),
 		"another group":             message(pb.MsgVote, 5, peer, own, 50),
 		"a former replica here":     message(pb.MsgVote, 1, peer, own-1, 50),
 		"a later replica here":      message(pb.MsgVote, 1, peer, 99, 50),
@@ -430,7 +431,11 @@ func TestForeignMessagesAreDropped(t *testing.T) {
 		t.Fatalf("only %d messages: the library's list was not read", len(bad))
 	}
 	for name, m := range bad {
-		n.stepper.Receive(m)
+		from := "n1"
+		if name == "another node's replica" {
+			from = "n3"
+		}
+		n.stepper.Receive(from, m)
 		if n.stepper.Dirty() {
 			t.Errorf("%s: taken", name)
 			n.pass()
@@ -439,7 +444,7 @@ func TestForeignMessagesAreDropped(t *testing.T) {
 	if after, _ := n.stepper.Progress(1); after.State != before.State || after.Commit != before.Commit {
 		t.Errorf("%+v became %+v", before, after)
 	}
-	n.stepper.Receive(message(pb.MsgHeartbeat, 1, peer, own, before.Term))
+	n.stepper.Receive("n1", message(pb.MsgHeartbeat, 1, peer, own, before.Term))
 	if !n.stepper.Dirty() {
 		t.Error("a message that fits was dropped: the others prove nothing")
 	}

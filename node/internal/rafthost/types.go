@@ -126,18 +126,22 @@ type Defect uint8
 
 // The defects.
 const (
-	Sound              Defect = iota
-	AckBeforeSync             // answers to peers leave before the disk has what they promise
-	VoteNotPersisted          // a vote is not written
-	CommitNotWithRows         // the stored commit does not move with the applied rows
-	AckBeforeIngest           // the leader is told of a snapshot before it is ingested
-	VoteNotInIngest           // an ingest overwrites the vote
-	CutAboveApplied           // a log is cut above what is applied
-	LossySnapshot             // a snapshot lacks a keyspace: that of the request ids
-	CommitNotCapped           // a heartbeat's commit is the leader's, whatever the follower has
-	QuietWithoutLeader        // a replica that knows no leader is quiet
-	IncarnationNoDeath        // a node that comes back has not been away
-	NoWordToReturning         // a new connection begins without a word about the groups
+	Sound                Defect = iota
+	AckBeforeSync               // answers to peers leave before the disk has what they promise
+	VoteNotPersisted            // a vote is not written
+	CommitNotWithRows           // the stored commit does not move with the applied rows
+	AckBeforeIngest             // the leader is told of a snapshot before it is ingested
+	VoteNotInIngest             // an ingest overwrites the vote
+	CutAboveApplied             // a log is cut above what is applied
+	LossySnapshot               // a snapshot lacks a keyspace: that of the request ids
+	CommitNotCapped             // a heartbeat's commit is the leader's, whatever the follower has
+	QuietWithoutLeader          // a replica that knows no leader is quiet
+	IncarnationNoDeath          // a node that comes back has not been away
+	NoWordToReturning           // a new connection begins without a word about the groups
+	CampaignOnly                // who misses a leader stands for election and does not forget it
+	TimeoutNowFromAnyone        // an election without a pre-vote, by whoever wants one
+	StaleAppended               // a deposed leader says of what it has appended that nothing was done
+	DeadFrames                  // what a node sent before it was declared dead is heard
 )
 
 // Options of a Stepper.
@@ -157,6 +161,11 @@ type Options struct {
 	// ElectionTicks is how many ticks without a leader make a follower stand for
 	// election; 0: 10. A tick is 100 ms in production.
 	ElectionTicks int
+	// Stagger is the time between two replicas of a group that stand for election
+	// when their leader is dead; 0: 50 ms. Prefer says whom a group prefers: who has
+	// the highest number stands first. nil: the lowest replica.
+	Stagger time.Duration
+	Prefer  func(group uint64, node string) uint64
 	// LogCache bounds the log tails in memory, in bytes; 0: 64 MiB.
 	LogCache int
 	Restless bool // no group is ever quiet: for measuring what that costs

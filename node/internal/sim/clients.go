@@ -117,7 +117,7 @@ func (w *world) target(group uint64) *node {
 
 // arrive is the request at a node.
 func (o *op) arrive(n *node) {
-	if n.stepper == nil {
+	if n.stepper == nil || n.later(func() { o.arrive(n) }) {
 		return
 	}
 	life := n.life

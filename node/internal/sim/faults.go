@@ -13,6 +13,7 @@ type faults struct {
 	slow         float64 // share of passes that start up to 60 ms late
 
 	crash, cut, transfer time.Duration // mean time between two of a kind; 0: never
+	split, halt          time.Duration // likewise, of long cuts and of nodes that stand still
 	lull                 time.Duration // mean time between pauses in which nobody asks for anything
 	elected              float64       // share of new leaders around whom nodes crash
 	quick                float64       // share of crashes after which the node is back within 3 ms
@@ -27,6 +28,8 @@ func (w *world) drawFaults() faults {
 		crash:    pick(w, 0, 150*time.Millisecond, 400*time.Millisecond),
 		cut:      pick(w, 0, 200*time.Millisecond, 600*time.Millisecond),
 		transfer: pick(w, 0, 100*time.Millisecond, 400*time.Millisecond),
+		split:    pick(w, 0, 0, time.Second),
+		halt:     pick(w, 0, 0, 500*time.Millisecond),
 		lull:     pick(w, 0, 500*time.Millisecond, time.Second),
 		elected:  pick(w, 0, 0.2, 0.4),
 		quick:    pick(w, 0.2, 0.8),
@@ -45,7 +48,9 @@ func (w *world) unleash() {
 			}
 		}
 	})
-	w.every(w.faults.cut, w.cut)
+	w.every(w.faults.cut, func() { w.cut(w.between(0, 300*time.Millisecond)) })
+	w.every(w.faults.split, func() { w.cut(w.between(200*time.Millisecond, time.Second)) })
+	w.every(w.faults.halt, func() { w.halt(pick(w, w.nodes...)) })
 	w.every(w.faults.transfer, w.transfer)
 	w.every(w.faults.lull, func() { w.lull = w.now + w.between(50*time.Millisecond, 600*time.Millisecond) })
 }
@@ -117,7 +122,7 @@ func (w *world) elected(leader *node) {
 type link struct{ from, to string }
 
 // cut breaks links for a while: one, or all of a node, in one direction or both.
-func (w *world) cut() {
+func (w *world) cut(wait time.Duration) {
 	a, b := pick(w, w.nodes...), pick(w, w.nodes...)
 	both, all := w.chance(0.5), w.chance(0.5)
 	var links []link
@@ -130,7 +135,7 @@ func (w *world) cut() {
 			links = append(links, link{n.name, a.name})
 		}
 	}
-	w.sever(links, w.between(0, 300*time.Millisecond))
+	w.sever(links, wait)
 }
 
 func (w *world) sever(links []link, wait time.Duration) {
@@ -174,7 +179,8 @@ func (w *world) deafen(n *node) {
 func (w *world) transmit(from, to *node, batch []byte) {
 	sum := fnv.New64a()
 	_, _ = sum.Write(batch) // never fails
-	copies := w.carry(from, to, func() { to.receive(batch) })
+	life := from.life
+	copies := w.carry(from, to, func() { to.receive(from.name, life, batch) })
 	w.trace("send %s to %s, %d times: %x", from.name, to.name, copies, sum.Sum64())
 }
 

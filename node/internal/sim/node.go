@@ -31,7 +31,12 @@ type node struct {
 	stepper *rafthost.Stepper // nil: it is down
 	gauges  map[uint64]*rafthost.Gauge
 	due     bool             // a pass is on the way
+	alarm   time.Duration    // when it will wake by itself; 0: never
 	heard   map[string]pulse // of the other nodes
+	looked  time.Duration    // when it last looked who is silent
+	stopped time.Duration    // since when it stands still
+	until   time.Duration    // until when
+	frozen  bool             // all of it, not its loop alone
 	synced  uint64           // number of the last synced pass
 }
 
@@ -68,7 +73,7 @@ func (r *recorder) Committed() { r.machine.Committed() }
 func (n *node) start() {
 	n.life++
 	n.started = n.w.clock()
-	n.due = false
+	n.due, n.alarm, n.until, n.looked = false, 0, 0, n.w.now
 	n.heard = map[string]pulse{}
 	n.w.trace("start %s", n.name)
 	if n.life > 1 && !n.w.healed && n.w.chance(0.1) {
@@ -104,7 +109,7 @@ func (n *node) open() (err error) {
 	}
 	s, err := rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: n, Events: n.event, ElectionTicks: electionTicks, LogCache: n.w.logCache, Defect: n.w.o.Defect,
-		Shipper: n, LogBytes: n.w.logBytes,
+		Shipper: n, LogBytes: n.w.logBytes, Stagger: tick / 2,
 	})
 	if err != nil {
 		return err
@@ -185,9 +190,15 @@ func (n *node) tick(life int) {
 	if !n.alive(life) {
 		return
 	}
-	n.listen()
-	n.stepper.Tick()
-	n.wake()
+	if n.frozen && n.later(func() { n.tick(life) }) {
+		return
+	}
+	n.beat()
+	if n.w.now >= n.until {
+		n.watch()
+		n.stepper.Tick()
+		n.wake()
+	}
 	n.w.after(n.pace+n.w.between(0, n.pace/4), func() { n.tick(life) })
 }
 
@@ -198,7 +209,12 @@ func (n *node) alive(life int) bool {
 
 // wake makes a pass come soon. Now and then the node is slow.
 func (n *node) wake() {
-	if n.due || !n.stepper.Dirty() {
+	if n.due {
+		return
+	}
+	n.stepper.Stand(n.w.clock() - n.started)
+	if !n.stepper.Dirty() {
+		n.setAlarm()
 		return
 	}
 	n.due = true
@@ -210,8 +226,24 @@ func (n *node) wake() {
 	n.w.after(wait, func() { n.pass(life) })
 }
 
+// setAlarm wakes the node when a replica's turn comes to stand for election.
+func (n *node) setAlarm() {
+	due, waits := n.stepper.Due()
+	wait := max(due-(n.w.clock()-n.started), 0)
+	if !waits || n.alarm > n.w.now && n.alarm <= n.w.now+wait {
+		return
+	}
+	n.alarm = n.w.now + wait
+	life := n.life
+	n.w.after(wait, func() {
+		if n.alive(life) && !n.later(n.wake) {
+			n.wake()
+		}
+	})
+}
+
 func (n *node) pass(life int) {
-	if !n.alive(life) {
+	if !n.alive(life) || n.later(func() { n.pass(life) }) {
 		return
 	}
 	n.due = false
@@ -247,6 +279,13 @@ func (n *node) stop(image *vfs.MemFS) {
 	}
 	n.disk = newDisk(image)
 	life := n.life
+	if n.w.chance(0.5) { // else they miss its heartbeats
+		for _, x := range n.w.nodes {
+			if x != n {
+				n.w.after(n.w.between(100*time.Microsecond, 3*time.Millisecond), func() { x.mourn(n.name, life) })
+			}
+		}
+	}
 	n.w.after(n.w.downtime(), func() {
 		if n.stepper == nil && n.life == life {
 			n.start()
@@ -289,11 +328,15 @@ func (n *node) Send(to string, batch []byte) {
 	}
 }
 
-func (n *node) receive(batch []byte) {
-	if n.stepper == nil {
+func (n *node) receive(from string, life int, batch []byte) {
+	if n.stepper == nil || n.later(func() { n.receive(from, life, batch) }) {
 		return
 	}
-	err := n.guard(func() error { return wire.DecodeRaft(batch, n.stepper.Receive) })
+	if p := n.heard[from]; p.life == life && !p.dead {
+		p.silent = 0
+		n.heard[from] = p
+	}
+	err := n.guard(func() error { return n.stepper.Deliver(from, uint64(life), batch) })
 	if err != nil {
 		n.w.history.find("node %s: receive: %v", n.name, err)
 		return

@@ -132,6 +132,7 @@ func TestDefects(t *testing.T) {
 		{"request ids missing from a snapshot", sim.Options{Defect: rafthost.LossySnapshot}, []uint64{1, 2, 5, 6}},
 		{"commit not capped", sim.Options{Defect: rafthost.CommitNotCapped}, []uint64{9, 1, 2, 3}},
 		{"quiet without leader", sim.Options{Defect: rafthost.QuietWithoutLeader}, []uint64{4, 11, 45, 64, 70, 83, 101, 137}},
+		{"an appended write is called undone", sim.Options{Defect: rafthost.StaleAppended}, []uint64{10, 13, 14, 17}},
 		{"a late write done again", sim.Options{Table: table.BornNotCompared}, []uint64{2, 4, 6, 8, 10}},
 		{"answers forgotten early", sim.Options{Table: table.ForgottenEarly}, []uint64{2, 4, 6, 8, 10}},
 		{"answer of a failed condition not kept", sim.Options{Table: table.AnswerNotKept}, []uint64{2, 4, 6, 8, 10}},

@@ -32,6 +32,7 @@ func someHeartbeat() *wire.Heartbeat {
 		Owned: []wire.Owned{{Table: 2, Term: 7, Replica: 12}, {Table: 1 << 60, Term: 1, Replica: 1 << 40}},
 		Gone:  []api.TableID{3, 4},
 		Hears: []string{"b", "c"},
+		Age:   1300 * time.Millisecond,
 	}
 }
 

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"tidal/node/api"
 )
 
@@ -24,6 +26,10 @@ type Heartbeat struct {
 	Owned []Owned       // tables owned
 	Gone  []api.TableID // tables no longer owned
 	Hears []string      // nodes that the sender hears
+	// Age is how long ago the sender's loop last finished a turn, in whole
+	// milliseconds: it finishes one every 100 ms at least. One that stands still
+	// can neither own a table nor answer for one.
+	Age time.Duration
 }
 
 // AppendHeartbeat appends h.
@@ -47,7 +53,7 @@ func AppendHeartbeat(dst []byte, h *Heartbeat) []byte {
 	for _, n := range h.Hears {
 		dst = AppendString(dst, n)
 	}
-	return dst
+	return AppendUvarint(dst, millis(h.Age))
 }
 
 // DecodeHeartbeat reads what AppendHeartbeat of this or a later release wrote;
@@ -80,6 +86,7 @@ func DecodeHeartbeat(b []byte) (*Heartbeat, error) {
 	for i := range h.Hears {
 		h.Hears[i] = r.String("node heard", api.MaxNode)
 	}
+	h.Age = r.millis("age of the last turn")
 	if r.Err() != nil {
 		return nil, r.Err()
 	}
