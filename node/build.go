@@ -162,7 +162,7 @@ func (h handler) Call(ctx context.Context, from wire.Hello, m wire.Method, paylo
 	if m == wire.MethodNode {
 		return h.n.answerOrder(ctx, from, payload)
 	}
-	if m != wire.MethodForward {
+	if m != wire.MethodForward && m != wire.MethodRelay {
 		return h.n.cluster.Call(ctx, from, m, payload)
 	}
 	if from.ClusterID.IsZero() {
@@ -175,7 +175,11 @@ func (h handler) Call(ctx context.Context, from wire.Hello, m wire.Method, paylo
 	if err = allowed(req); err != nil {
 		return nil, err
 	}
-	resp, err := h.n.router.Serve(ctx, req)
+	serve := h.n.router.Serve
+	if m == wire.MethodRelay {
+		serve = h.n.router.Relay
+	}
+	resp, err := serve(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +206,16 @@ type remote struct{ n *node }
 
 // Forward implements router.Remote.
 func (r remote) Forward(ctx context.Context, node string, req *api.Request) (*api.Response, error) {
-	b, err := r.n.cluster.Ask(ctx, node, wire.MethodForward, wire.AppendRequest(nil, req, time.Now()))
+	return r.ask(ctx, node, wire.MethodForward, req)
+}
+
+// Relay implements router.Remote.
+func (r remote) Relay(ctx context.Context, node string, req *api.Request) (*api.Response, error) {
+	return r.ask(ctx, node, wire.MethodRelay, req)
+}
+
+func (r remote) ask(ctx context.Context, node string, m wire.Method, req *api.Request) (*api.Response, error) {
+	b, err := r.n.cluster.Ask(ctx, node, m, wire.AppendRequest(nil, req, time.Now()))
 	if err == nil {
 		return wire.DecodeResponse(b)
 	}

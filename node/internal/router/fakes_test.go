@@ -16,6 +16,7 @@ type directory struct {
 	mu struct {
 		sync.Mutex
 		tables  map[string]router.Route
+		detours map[string]string
 		changed chan struct{}
 	}
 }
@@ -38,6 +39,20 @@ func (d *directory) Changed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.changed
+}
+
+// Detour implements router.Directory.
+func (d *directory) Detour(node string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.detours[node]
+}
+
+// around says who hears a node that this one does not.
+func (d *directory) around(node, via string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.detours = map[string]string{node: via}
 }
 
 // own says who owns table t, without waking anybody.
@@ -75,6 +90,7 @@ type call struct {
 	node  string
 	table api.TableID // of a local execution
 	req   api.Request
+	relay bool
 	at    time.Duration // since the start of the test
 }
 
@@ -97,6 +113,15 @@ func (c *cluster) Execute(ctx context.Context, table api.TableID, req *api.Reque
 
 func (c *cluster) Forward(ctx context.Context, node string, req *api.Request) (*api.Response, error) {
 	return c.take(ctx, call{node: node, req: *req})
+}
+
+// Relay implements router.Remote. Who relays is asked first, and the owner next.
+func (c *cluster) Relay(ctx context.Context, node string, req *api.Request) (*api.Response, error) {
+	resp, err := c.take(ctx, call{node: node, req: *req, relay: true})
+	if err == nil {
+		resp.Owner, resp.Hops = "z", req.Hops+1
+	}
+	return resp, err
 }
 
 func (c *cluster) take(ctx context.Context, one call) (*api.Response, error) {

@@ -25,6 +25,9 @@ type Directory interface {
 	// Changed returns a channel that is closed at the next change of tables,
 	// leases or ownership.
 	Changed() <-chan struct{}
+	// Detour returns a node that this one reaches and that hears another one, which
+	// this one does not hear; "" if there is none.
+	Detour(node string) string
 }
 
 // Local executes requests on the replica that this node holds.
@@ -43,6 +46,8 @@ type Remote interface {
 	// Local, and owner-unreachable if nothing was delivered, outcome-unknown if
 	// the connection broke, or ctx ended, after it was sent.
 	Forward(ctx context.Context, node string, req *api.Request) (*api.Response, error)
+	// Relay lets that node's router Relay the request. Its errors are Forward's.
+	Relay(ctx context.Context, node string, req *api.Request) (*api.Response, error)
 }
 
 // Event is one request that ended.
@@ -124,16 +129,50 @@ func (r *Router) Do(ctx context.Context, req *api.Request) (*api.Response, error
 // again: if this node is not the owner, the answer is stale-owner with the
 // owner that this node knows, or no-owner, and nothing was done.
 func (r *Router) Serve(ctx context.Context, req *api.Request) (*api.Response, error) {
+	route, err := r.find(req)
+	if err != nil {
+		return nil, err
+	}
+	return r.here(ctx, route, req)
+}
+
+// Relay serves a request that another node, which does not reach the owner, sent
+// here since this node does. It is the one request that is forwarded twice.
+func (r *Router) Relay(ctx context.Context, req *api.Request) (*api.Response, error) {
+	route, err := r.find(req)
+	if err != nil {
+		return nil, err
+	}
+	if route.Owner == "" || route.Owner == r.o.Node {
+		return r.here(ctx, route, req)
+	}
+	return r.forward(ctx, route.Owner, req)
+}
+
+// forward sends the request to its owner.
+func (r *Router) forward(ctx context.Context, owner string, req *api.Request) (*api.Response, error) {
+	forwarded := *req
+	forwarded.Hops++
+	resp, err := r.o.Remote.Forward(ctx, owner, &forwarded)
+	if err != nil {
+		return nil, err
+	}
+	resp.Owner, resp.Hops = owner, forwarded.Hops
+	return resp, nil
+}
+
+// find returns the route of a request that another node sent.
+func (r *Router) find(req *api.Request) (Route, error) {
 	route, ok := r.o.Directory.Find(req.Table)
 	switch pinned := req.Born.Table; {
 	case !ok || pinned > route.Table:
 		// The sender knows a table that has not reached this node yet, or one
 		// that is dropped already; its own directory will tell which.
-		return nil, &api.Error{Code: api.CodeNoOwner, Message: "node " + r.o.Node + " does not know this table yet"}
+		return Route{}, &api.Error{Code: api.CodeNoOwner, Message: "node " + r.o.Node + " does not know this table yet"}
 	case pinned != 0 && pinned < route.Table:
-		return nil, dropped(req.Table)
+		return Route{}, dropped(req.Table)
 	}
-	return r.here(ctx, route, req)
+	return route, nil
 }
 
 // here executes the request on this node.

@@ -20,6 +20,7 @@ const retryAfter = time.Second
 type target struct {
 	node string
 	term uint64
+	via  string // asked in its place, since it is not reached from here
 }
 
 // trip is one request's way to its owner.
@@ -30,6 +31,7 @@ type trip struct {
 
 	asked   []target   // that failed since the last look; each is asked once between two looks
 	hint    string     // owner named by the last stale-owner answer
+	missed  string     // owner that could not be reached
 	last    *api.Error // of the last attempt
 	unknown *api.Error // of an attempt that may have been applied: only its own answer can replace it
 
@@ -95,6 +97,12 @@ func (t *trip) next(route Route) (target, bool) {
 			return to, true
 		}
 	}
+	if t.missed != "" {
+		to := target{node: t.missed, term: route.Term, via: t.r.o.Directory.Detour(t.missed)}
+		if to.via != "" && !slices.Contains(t.asked, to) {
+			return to, true
+		}
+	}
 	if route.Owner == "" && len(t.asked) == 0 {
 		t.last = &api.Error{
 			Code:    api.CodeNoOwner,
@@ -110,14 +118,19 @@ func (t *trip) send(ctx context.Context, route Route, to target) (*api.Response,
 	if to.node == t.r.o.Node {
 		return t.r.here(ctx, route, t.req)
 	}
-	forwarded := *t.req
-	forwarded.Hops++
-	resp, err := t.r.o.Remote.Forward(ctx, to.node, &forwarded)
+	var resp *api.Response
+	var err error
+	if to.via != "" {
+		relayed := *t.req
+		relayed.Hops++
+		resp, err = t.r.o.Remote.Relay(ctx, to.via, &relayed)
+	} else {
+		resp, err = t.r.forward(ctx, to.node, t.req)
+	}
 	if err != nil {
 		return nil, err
 	}
 	t.r.met.meet(resp.Version)
-	resp.Owner, resp.Hops = to.node, forwarded.Hops
 	return resp, nil
 }
 
@@ -146,8 +159,11 @@ func (t *trip) again(to target, e *api.Error) bool {
 		return false
 	}
 	t.asked = append(t.asked, to)
-	if e.Code == api.CodeStaleOwner && e.Owner != to.node {
+	switch {
+	case e.Code == api.CodeStaleOwner && e.Owner != to.node:
 		t.hint = e.Owner
+	case e.Code == api.CodeOwnerUnreachable && to.via == "":
+		t.missed = to.node
 	}
 	return true
 }

@@ -27,6 +27,7 @@ const (
 	MethodReleased                     // answer when you route no table to the caller
 	MethodNode                         // an operator's order
 	MethodPositions                    // how far all replicas are
+	MethodRelay                        // a row request, to a node that reaches the table's owner
 )
 
 // Call is one call's frame.
