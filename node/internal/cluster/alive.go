@@ -28,8 +28,8 @@ var (
 	errReborn   = errors.New("it has started anew")
 )
 
-// watched is who gets told of lives and deaths: the host, in their order.
-type watched interface {
+// mourner is who gets told of lives and deaths: the host, in their order.
+type mourner interface {
 	Alive(node string, start uint64)
 	Dead(node string)
 }
@@ -38,7 +38,7 @@ type watched interface {
 // proof of anything: who is wrong about one costs an election at most.
 type pulses struct {
 	suspect, stall time.Duration
-	host           watched
+	host           mourner
 	mu             struct {
 		sync.Mutex
 		of map[string]*pulse
@@ -224,6 +224,23 @@ func (s *pulses) lifeOf(node string) *life {
 		return p.life
 	}
 	return nil
+}
+
+// death says how a node died, for people; "" if it lives.
+func (s *pulses) death(node string) string {
+	l := s.lifeOf(node)
+	if l == nil {
+		return ""
+	}
+	switch why := l.over(); {
+	case errors.Is(why, errSilent):
+		return "is silent"
+	case errors.Is(why, errStalled):
+		return "stands still"
+	case why != nil:
+		return "is gone"
+	}
+	return ""
 }
 
 // living returns the nodes that live.

@@ -14,12 +14,12 @@ import (
 // hostlog notes what a host is told.
 type hostlog struct{ words []string }
 
-// Alive implements watched.
+// Alive implements mourner.
 func (t *hostlog) Alive(node string, start uint64) {
 	t.words = append(t.words, fmt.Sprintf("%s.%d lives", node, start))
 }
 
-// Dead implements watched.
+// Dead implements mourner.
 func (t *hostlog) Dead(node string) { t.words = append(t.words, node+" is dead") }
 
 // patient is a node that watches b.

@@ -234,6 +234,8 @@ func (c *Cluster) whyMoved(before *meta.View, from string, home bool) string {
 		return from + " has no lease"
 	case l.Draining || from == c.o.Node && c.drain.Load():
 		return from + " drains"
+	case from != c.o.Node && c.pulses.death(from) != "":
+		return from + " " + c.pulses.death(from)
 	case from != c.o.Node && c.silence(from) > heardNow:
 		return from + " is silent"
 	case home:
