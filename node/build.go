@@ -65,8 +65,8 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID,
-		Identify: n.principal, NewID: newRequest, Observe: n.meters.answer,
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID,
+		Identify: n.principal, NewID: newRequest, Observe: n.answered,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})
 	return nil
@@ -99,6 +99,12 @@ func (w watch) Window(ctx context.Context, q api.TableQuery) (api.Status, error)
 // After implements server.Watch.
 func (w watch) After(id string) ([]api.Event, string, <-chan struct{}, error) { //nolint:revive // all four belong together
 	return w.n.events.After(id)
+}
+
+// answered counts an HTTP request.
+func (n *node) answered(e server.Event) {
+	n.meters.answer(e)
+	n.requests.answered(e, time.Now())
 }
 
 // observe passes on what the host tells of a group, from its loop.

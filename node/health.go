@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -19,6 +20,9 @@ type state struct{ n *node }
 
 // Status implements server.State.
 func (s state) Status() api.Status { return s.n.cluster.Status() }
+
+// Fresh implements server.State.
+func (s state) Fresh(ctx context.Context) error { return s.n.cluster.Fresh(ctx) }
 
 // Local implements server.State.
 func (s state) Local(tables bool) api.LocalStatus { //nolint:revive // the flag is the client's

@@ -68,6 +68,8 @@ type node struct {
 	started time.Time
 	who     cluster.Identity
 
+	requests requests
+
 	receiver *rafthost.Receiver
 }
 
@@ -247,6 +249,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 	} else if err := web.Close(); err != nil {
 		n.log.WarnContext(ctx, "close the port", "error", err)
 	}
+	n.leaveCounts()
 	return errDone
 }
 
@@ -285,6 +288,7 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *do
 	if n.keys != nil {
 		l = tls.NewListener(remembering{l}, n.keys.ServerTLS())
 	}
+	n.takeCounts()
 	web := n.server.HTTPServer()
 	web.BaseContext = func(net.Listener) context.Context { return run }
 	g.Go(func() error {

@@ -81,6 +81,11 @@ func (n *node) obey(ctx context.Context, w wire.Order) (api.NodeReport, error) {
 	if w.Action != api.NodeState && w.Principal.Role < api.RoleAdmin {
 		return api.NodeReport{}, &api.Error{Code: api.CodeForbidden, Message: w.Principal.Name + " is no admin: orders to nodes need the role admin"}
 	}
+	if w.Order.Roll != 0 && w.Action != api.NodeState {
+		if err = n.cluster.HoldsRoll(ctx, w.Order.Roll, w.Order.Epoch); err != nil {
+			return api.NodeReport{}, err
+		}
+	}
 	switch w.Action {
 	case api.NodeState:
 	case api.NodeDrain:

@@ -42,6 +42,7 @@ func (e *RestartError) Close() error { return errors.Join(e.Port.Close(), e.Lock
 type restart struct {
 	wanted chan struct{} // capacity 1
 	port   *os.File      // once the node takes no more connections
+	shut   time.Time     // since when
 	late   chan struct{} // closed when closing has taken too long
 }
 
@@ -66,7 +67,12 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 			Hint: "the node goes on as it is; mend that and try again",
 		}
 	}
-	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By)
+	if o.Roll != 0 { // the check took its time
+		if err := n.cluster.HoldsRoll(ctx, o.Roll, o.Epoch); err != nil {
+			return err
+		}
+	}
+	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By, "roll", o.Roll, "epoch", o.Epoch)
 	select {
 	case n.restart.wanted <- struct{}{}:
 	default: // it was ordered before
@@ -92,7 +98,7 @@ func (n *node) vacate(run context.Context, door *door) bool {
 		n.log.ErrorContext(run, "the port cannot be kept: the process stops", "error", err)
 		return true
 	}
-	n.restart.port = port
+	n.restart.port, n.restart.shut = port, time.Now()
 	time.AfterFunc(closeMost, func() { close(n.restart.late) })
 	n.server.Draining()
 	n.awaitQuiet(run)

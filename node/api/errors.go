@@ -37,6 +37,10 @@ const (
 	CodeNodeNotFound Code = "node-not-found"
 	CodeClaimed      Code = "claimed"
 	CodeCheckFailed  Code = "check-failed"
+
+	CodeRollNotFound Code = "roll-not-found"
+	CodeRollLocked   Code = "roll-locked"
+	CodeStaleEpoch   Code = "stale-epoch"
 )
 
 // Outcome says what became of a request that failed. The router decides by it.
@@ -84,6 +88,9 @@ func Kinds() []Kind {
 		{CodeNodeNotFound, http.StatusNotFound, OutcomeDone, false},
 		{CodeClaimed, http.StatusConflict, OutcomeDone, false},
 		{CodeCheckFailed, http.StatusConflict, OutcomeDone, false},
+		{CodeRollNotFound, http.StatusNotFound, OutcomeDone, false},
+		{CodeRollLocked, http.StatusConflict, OutcomeDone, false},
+		{CodeStaleEpoch, http.StatusConflict, OutcomeDone, false},
 	}
 }
 

@@ -53,6 +53,10 @@ type NodeOrder struct {
 	// there is.
 	Epoch uint64 `json:"epoch,omitempty"`
 	By    string `json:"by,omitempty"` // who, for people; "" is the client's name
+	// Roll is the roll that gives the order, whose epoch Epoch is then: the node
+	// obeys only if that is still the roll's, as a quorum knows it, and restarts
+	// only while that roll's claim on its drain lasts. 0: no roll.
+	Roll uint64 `json:"roll,omitempty"`
 }
 
 // Duration returns the TTL, or a bad-request error.
@@ -75,6 +79,7 @@ type Claim struct {
 	By     string `json:"by"`
 	Epoch  uint64 `json:"epoch"`
 	EndsIn string `json:"ends_in"` // unless it is renewed, as "29.5s"
+	Roll   uint64 `json:"roll,omitempty"`
 }
 
 // NodeReport is a node's answer to a NodeOrder.

@@ -55,6 +55,26 @@ func (c *Client) Status(ctx context.Context) (api.Status, error) {
 	return s, err
 }
 
+// FreshStatus is Status, not older than the call: the node asks the metadata's
+// leader, and that one a quorum, before it answers.
+func (c *Client) FreshStatus(ctx context.Context) (api.Status, error) {
+	var s api.Status
+	err := c.get(ctx, "/cluster/status?consistency=linearizable", &s)
+	return s, err
+}
+
+// StatusOf returns the cluster as the node at one of the endpoints sees it.
+func (c *Client) StatusOf(ctx context.Context, endpoint string) (api.Status, error) {
+	var s api.Status
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status"})
+	if err != nil {
+		return s, alone(endpoint, err)
+	}
+	return s, decode(a.body, &s)
+}
+
 // LocalStatus returns what the node at one of the endpoints says of itself.
 func (c *Client) LocalStatus(ctx context.Context, endpoint string) (api.LocalStatus, error) {
 	var s api.LocalStatus

@@ -100,6 +100,7 @@ type Cluster struct {
 	claims  claims        // of operators, on the drain
 	exits   chan struct{} // capacity 1: held while a node is let go
 	asked   asked         // who asks to be let go, at the meta leader
+	rolls   heardRolls    // when the holder of the roll's lock was heard, at the meta leader
 
 	shown []wire.Member // of which the host knows where the meta replicas are; keep's own
 

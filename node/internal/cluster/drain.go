@@ -24,6 +24,9 @@ type claims struct {
 	epoch   uint64    // of the newest claim
 	until   time.Time // when it ends; zero: it has ended
 	leaving bool      // this node stops, whatever is claimed
+
+	roll    uint64 // the newest claim is a roll's; 0: somebody else's
+	rolling uint64 // the highest epoch of a roll that was obeyed here
 }
 
 // liveLocked reports whether a claim lasts.
@@ -50,8 +53,33 @@ func (s *claims) claim(epoch uint64, by string, now time.Time, ttl time.Duration
 			Hint:    "claim it anew, with a higher epoch or none",
 		}
 	}
-	s.by, s.epoch, s.until = by, epoch, now.Add(ttl)
+	s.by, s.epoch, s.until, s.roll = by, epoch, now.Add(ttl), 0
 	return epoch, nil
+}
+
+// claimFor makes or renews the claim of a roll, whose epochs a quorum orders. It
+// takes over from an earlier holder of a roll, and from nobody else.
+func (s *claims) claimFor(o api.NodeOrder, now time.Time, ttl time.Duration) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := s.liveLocked(now)
+	switch {
+	case o.Epoch < s.rolling:
+		return 0, s.staleLocked(o)
+	case live && s.roll == 0:
+		return 0, s.takenLocked()
+	case !live || s.rolling != o.Epoch:
+		s.epoch++
+	}
+	s.by, s.until, s.roll, s.rolling = o.By, now.Add(ttl), o.Roll, o.Epoch
+	return s.epoch, nil
+}
+
+func (s *claims) staleLocked(o api.NodeOrder) error {
+	return &api.Error{
+		Code:    api.CodeStaleEpoch,
+		Message: fmt.Sprintf("this node has obeyed epoch %d of a roll: epoch %d of roll %d is over", s.rolling, o.Epoch, o.Roll),
+	}
 }
 
 // takenLocked is the refusal of whoever comes with less than the newest claim.
@@ -63,20 +91,45 @@ func (s *claims) takenLocked() error {
 	}
 }
 
-// allows returns an error if somebody else's claim lasts.
-func (s *claims) allows(epoch uint64, now time.Time) error {
+// allows returns an error if somebody else's claim lasts, or if a roll gives the
+// order and its own claim does not: then it slept, and what it knows is old.
+func (s *claims) allows(o api.NodeOrder, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	epoch := o.Epoch
+	if o.Roll != 0 {
+		switch live := s.liveLocked(now); {
+		case epoch < s.rolling:
+			return s.staleLocked(o)
+		case live && s.roll == 0:
+			return s.takenLocked()
+		case !live || s.roll != o.Roll || s.rolling != epoch:
+			return &api.Error{Code: api.CodeClaimed, Message: fmt.Sprintf("the claim of roll %d on this node's drain is over", o.Roll), Hint: "claim it anew, and look at the cluster again"}
+		}
+		return nil
+	}
 	if epoch < s.epoch && (epoch != 0 || s.liveLocked(now)) {
 		return s.takenLocked()
 	}
 	return nil
 }
 
-// release ends the claim. Epoch 0 ends any; another must be the newest.
-func (s *claims) release(epoch uint64) error {
+// release ends the claim. Epoch 0 ends any; another must be the newest. A roll ends
+// its own, or an earlier holder's.
+func (s *claims) release(o api.NodeOrder, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	epoch := o.Epoch
+	if o.Roll != 0 {
+		switch {
+		case epoch < s.rolling:
+			return s.staleLocked(o)
+		case s.liveLocked(now) && s.roll == 0:
+			return s.takenLocked()
+		}
+		s.rolling, s.until = epoch, time.Time{}
+		return nil
+	}
 	if epoch != 0 && epoch < s.epoch {
 		return s.takenLocked()
 	}
@@ -92,7 +145,7 @@ func (s *claims) settle(now time.Time, drain *atomic.Bool) (claim *api.Claim, ch
 	defer s.mu.Unlock()
 	live := s.liveLocked(now)
 	if live {
-		claim = &api.Claim{By: s.by, Epoch: s.epoch, EndsIn: s.until.Sub(now).Round(100 * time.Millisecond).String()}
+		claim = &api.Claim{By: s.by, Epoch: s.epoch, EndsIn: s.until.Sub(now).Round(100 * time.Millisecond).String(), Roll: s.roll}
 	} else if !s.until.IsZero() {
 		s.until, over = time.Time{}, true
 	}
@@ -108,9 +161,15 @@ func (s *claims) leave(leaving bool) {
 
 // ClaimDrain has this node hand over what it owns and own nothing until the claim
 // ends, which it does by itself after ttl. It returns at once. The error has the
-// code claimed.
+// code claimed, or stale-epoch.
 func (c *Cluster) ClaimDrain(o api.NodeOrder, ttl time.Duration) error {
-	epoch, err := c.claims.claim(o.Epoch, o.By, time.Now(), ttl)
+	var epoch uint64
+	var err error
+	if o.Roll != 0 {
+		epoch, err = c.claims.claimFor(o, time.Now(), ttl)
+	} else {
+		epoch, err = c.claims.claim(o.Epoch, o.By, time.Now(), ttl)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,7 +182,7 @@ func (c *Cluster) ClaimDrain(o api.NodeOrder, ttl time.Duration) error {
 
 // ReleaseDrain ends a claim on this node's drain.
 func (c *Cluster) ReleaseDrain(o api.NodeOrder) error {
-	if err := c.claims.release(o.Epoch); err != nil {
+	if err := c.claims.release(o, time.Now()); err != nil {
 		return err
 	}
 	c.o.Log.Info("drain given up", "by", o.By, "epoch", o.Epoch)
@@ -132,7 +191,7 @@ func (c *Cluster) ReleaseDrain(o api.NodeOrder) error {
 }
 
 // MayOrder returns an error if somebody else's claim on this node lasts.
-func (c *Cluster) MayOrder(o api.NodeOrder) error { return c.claims.allows(o.Epoch, time.Now()) }
+func (c *Cluster) MayOrder(o api.NodeOrder) error { return c.claims.allows(o, time.Now()) }
 
 // Claim returns the claim on this node's drain, nil if there is none, after
 // putting into effect what the claims come to now.

@@ -136,6 +136,7 @@ func (c *Cluster) Observe(e rafthost.Event) {
 		s, was := e.State, c.metaNow.Load()
 		if s.Owns && !was.Owns {
 			c.leases.reset() // before anybody sees that it leads
+			c.rolls.reset(time.Now())
 		}
 		c.metaNow.Store(&s)
 	} else if c.directory.own(api.TableID(e.Group), e.State) {
@@ -204,6 +205,11 @@ func (c *Cluster) lead(ctx context.Context, cmd *wire.MetaCommand) (wire.MetaAns
 		chosen := *cmd
 		chosen.Nodes = nodes
 		cmd = &chosen
+	}
+	if cmd.Kind == wire.MetaChangeRoll && cmd.Roll.Action == api.RollTake {
+		if err := c.mayTake(&cmd.Roll); err != nil {
+			return wire.MetaAnswer{}, err
+		}
 	}
 	a, err := c.o.Host.Propose(ctx, uint64(api.MetaGroup), cmd.ID, wire.AppendMetaCommand(nil, cmd))
 	if err != nil {

@@ -118,6 +118,8 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return c.answerPositions(), nil
 	case wire.MethodRoster:
 		return c.answerRoster(), nil
+	case wire.MethodMetaRead:
+		return c.answerMetaRead(ctx, payload)
 	}
 	return nil, &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("node %s does not know method %d", c.o.Node, method)}
 }

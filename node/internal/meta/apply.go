@@ -72,6 +72,8 @@ func (d *draft) do(c *wire.MetaCommand) wire.MetaAnswer {
 		return d.move(c)
 	case wire.MetaSettleTable:
 		return d.settle(c)
+	case wire.MetaChangeRoll:
+		return d.roll(c.ID, &c.Roll)
 	}
 	return refuse("command %s is not known", c.Kind) // the decoder lets none through
 }

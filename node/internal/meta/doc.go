@@ -1,6 +1,6 @@
 // Package meta is the state machine of the meta group: members, their leases,
-// tables and where their replicas are, and the counters that number tables and
-// replicas.
+// tables and where their replicas are, the counters that number tables and
+// replicas, and rolls: who holds the one lock, and the journal of what was done.
 //
 // State is the machine and belongs to one goroutine; View is what it hands to all
 // others: a snapshot that never changes. Applying an entry returns the records to

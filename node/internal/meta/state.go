@@ -19,6 +19,7 @@ const (
 	prefixMember   = "member/"
 	prefixTable    = "table/"
 	prefixDead     = "dead/"
+	prefixRoll     = "roll/"
 )
 
 // counterVersion is the first byte of a counter's record.
@@ -72,6 +73,8 @@ func (v *View) load(key string, value []byte) error {
 		v.putTable(&t)
 	case strings.HasPrefix(key, prefixDead):
 		err = v.loadDead(strings.TrimPrefix(key, prefixDead), value)
+	case strings.HasPrefix(key, prefixRoll):
+		err = v.loadRoll(strings.TrimPrefix(key, prefixRoll), value)
 	default:
 		err = fmt.Errorf("of a kind %w", wire.ErrNewer)
 	}

@@ -109,6 +109,7 @@ func (g *group) form(nodes ...string) {
 //	replace NODE
 //	move ID FROM TO
 //	settle ID INDEX VOTER... [learner=N]
+//	roll ACTION ... as parseRoll reads it
 func TestState(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
@@ -147,8 +148,12 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		"expire": wire.MetaExpireLease, "withdraw": wire.MetaWithdrawLease,
 		"create": wire.MetaCreateTable, "drop": wire.MetaDropTable,
 		"admit": wire.MetaAdmitNode, "replace": wire.MetaReplaceDisk, "move": wire.MetaMoveReplica, "settle": wire.MetaSettleTable,
+		"roll": wire.MetaChangeRoll,
 	}[words[0]]}
 	switch words[0] {
+	case "roll":
+		c.ID, c.Roll = parseRoll(t, words[1:])
+		return c
 	case "create":
 		c.Name = words[1]
 		for _, w := range words[2:] {
@@ -235,6 +240,9 @@ func say(r meta.Result) string {
 	if a.Replica != 0 {
 		fmt.Fprintf(&b, ", replica %d", a.Replica)
 	}
+	if a.Roll != 0 {
+		fmt.Fprintf(&b, ", roll %d epoch %d", a.Roll, a.Epoch)
+	}
 	for _, c := range r.Changes {
 		if c.Value == nil {
 			b.WriteString(" -" + string(c.Key))
@@ -277,6 +285,7 @@ func show(v *meta.View) string {
 		}
 		b.WriteByte('\n')
 	}
+	showRolls(&b, v)
 	return b.String()
 }
 
@@ -292,7 +301,7 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 	nodes := []string{"a", "b", "c", "x"}
 	inc := api.Incarnation{Node: nodes[rnd.IntN(4)], Start: rnd.Uint64N(6) + 1, Suffix: uint32(rnd.IntN(4) / 3)}
 	c := wire.MetaCommand{
-		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaSettleTable)) + 1),
+		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaChangeRoll)) + 1),
 		ID:          api.RequestID{byte(rnd.IntN(255)) + 1},
 		Incarnation: inc,
 		Draining:    rnd.IntN(2) == 0,
@@ -308,6 +317,7 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 		From:   nodes[rnd.IntN(4)],
 		To:     nodes[rnd.IntN(4)],
 		Index:  rnd.Uint64N(1000),
+		Roll:   randomRoll(rnd, v),
 	}
 	for id := range uint64(200) {
 		if rnd.IntN(2) == 0 {
@@ -390,7 +400,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	for kind := wire.MetaGrantLease; kind <= wire.MetaSettleTable; kind++ {
+	for kind := wire.MetaGrantLease; kind <= wire.MetaChangeRoll; kind++ {
 		if done[kind] < 5 {
 			t.Errorf("%s changed something only %d times", kind, done[kind])
 		}

@@ -19,6 +19,7 @@ type View struct {
 	Tables      []*wire.Table  // in the order of their ids
 	NextTable   uint64         // id of the next table
 	NextReplica uint64         // id of the next replica of any group
+	Rolls       []*wire.Roll   // the last ones, in the order of their ids
 
 	names []*wire.Table // in the order of their names
 	dead  []deadDisk    // in the order of their ids, as text

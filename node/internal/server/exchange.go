@@ -35,6 +35,7 @@ type exchange struct {
 
 	rawTable, rawKey string // parts of the path, still escaped
 	node             string // of the path; "": the one that is asked
+	roll             string // of the path
 	who              api.Principal
 	expired          bool // the client's certificate, since the handshake
 

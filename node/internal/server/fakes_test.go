@@ -38,7 +38,10 @@ type below struct {
 	after    string
 	more     chan struct{} // closed once there are more events
 	action   api.NodeAction
-	to       string        // node that got the order
+	to       string // node that got the order
+	roll     api.RollAction
+	rollID   uint64
+	change   api.RollChange
 	slow     bool          // changes of tables last until their ctx ends
 	block    chan struct{} // if not nil, Do waits for it
 	entered  chan struct{}
@@ -142,6 +145,22 @@ func (b *below) Order(_ context.Context, node string, a api.NodeAction, o api.No
 	return api.NodeReport{Node: "a", Owned: 2}, b.err
 }
 
+func (b *below) Fresh(context.Context) error { b.name = "fresh"; return b.err }
+
+func (b *below) Requests() api.RequestReport { return api.RequestReport{Node: "a"} }
+
+func (b *below) Rolls(context.Context) ([]api.Roll, error) { return []api.Roll{{ID: 3}}, b.err }
+
+func (b *below) Roll(_ context.Context, id uint64) (api.Roll, error) {
+	b.rollID = id
+	return api.Roll{ID: id}, b.err
+}
+
+func (b *below) ChangeRoll(_ context.Context, a api.RollAction, id uint64, c api.RollChange) (api.Roll, error) {
+	b.roll, b.rollID, b.change = a, id, c
+	return api.Roll{ID: max(id, 3)}, b.err
+}
+
 // rig is a server with its fakes.
 type rig struct {
 	*server.Server
@@ -160,7 +179,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Watch: g.below, TableID: g.tableID,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Watch: g.below, Rolls: g.below, TableID: g.tableID,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

@@ -33,11 +33,12 @@ func nodeRoutes(prefix string) map[string]*route {
 	}
 }
 
-// anyNode returns the route of /v1/nodes/{node}/ACTION, nil if it is none.
+// anyNode returns the route of /v1/nodes/{node}/ACTION or of a roll, nil if it is
+// neither.
 func (s *Server) anyNode(x *exchange, path string) *route {
 	rest, ok := strings.CutPrefix(path, "/v1/nodes/")
 	if !ok {
-		return nil
+		return s.anyRoll(x, path)
 	}
 	node, action, _ := strings.Cut(rest, "/")
 	rt := s.nodes[action]
@@ -86,7 +87,7 @@ func (x *exchange) order(action api.NodeAction, status int) error {
 		return err
 	}
 	var o api.NodeOrder
-	if err = parseObject(body, &o, "the order", `"ttl", "epoch" and "by"`); err != nil {
+	if err = parseObject(body, &o, "the order", `"ttl", "epoch", "by" and "roll"`); err != nil {
 		return err
 	}
 	if _, err = o.Duration(); err != nil {
@@ -94,6 +95,9 @@ func (x *exchange) order(action api.NodeAction, status int) error {
 	}
 	if o.By == "" {
 		o.By = x.who.Name
+	}
+	if o.Roll != 0 && o.Epoch == 0 {
+		return badRequest("the order is of roll %d and names no epoch", o.Roll)
 	}
 	report, err := x.s.o.Nodes.Order(x.r.Context(), x.node, action, o, x.who)
 	if err != nil {

@@ -27,6 +27,11 @@ func TestNodeOrders(t *testing.T) {
 			method: "POST", path: "/v1/node/drain", as: "admin", body: `{"ttl":"10s","epoch":7,"by":"roll"}`, status: 200,
 			action: api.NodeDrain, order: api.NodeOrder{TTL: "10s", Epoch: 7, By: "roll"},
 		},
+		{
+			method: "POST", path: "/v1/nodes/b/restart", as: "admin", body: `{"roll":3,"epoch":7}`, status: 202, to: "b",
+			action: api.NodeRestart, order: api.NodeOrder{Roll: 3, Epoch: 7, By: "the-admin"},
+		},
+		{method: "POST", path: "/v1/node/drain", as: "admin", body: `{"roll":3}`, status: 400, detail: "names no epoch"},
 		{method: "POST", path: "/v1/node/undrain", as: "admin:ann", status: 200, action: api.NodeUndrain, order: api.NodeOrder{By: "ann"}},
 		{method: "POST", path: "/v1/node/restart", as: "admin", status: 202, action: api.NodeRestart, order: api.NodeOrder{By: "the-admin"}},
 		{method: "POST", path: "/v1/nodes/b/restart", as: "admin", status: 202, to: "b", action: api.NodeRestart, order: api.NodeOrder{By: "the-admin"}},

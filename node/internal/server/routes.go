@@ -106,6 +106,8 @@ func fixedRoutes(o Options) map[string]*route {
 		get("/cluster/status/local", needReader, (*exchange).localStatus),
 		get("/cluster/events", needReader, (*exchange).events),
 		get("/v1/nodes", needReader, (*exchange).listNodes),
+		get("/v1/node/requests", needReader, (*exchange).requests),
+		rollsRoute(),
 	}
 	for _, rt := range nodeRoutes("/v1/node/") {
 		routes = append(routes, rt)

@@ -48,8 +48,11 @@ const (
 // State is what the node says about itself.
 type State interface {
 	Status() api.Status
+	// Fresh returns once Status is not older than the call, as a quorum knows.
+	Fresh(ctx context.Context) error
 	Local(tables bool) api.LocalStatus // with the replicas here, or without
 	Health(check Check) api.Health     // Status is "ok" or why not
+	Requests() api.RequestReport       // row requests that clients sent here
 }
 
 // Event is one HTTP request that was answered.
@@ -71,6 +74,7 @@ type Options struct {
 	Nodes   Nodes
 	Members Members
 	Watch   Watch
+	Rolls   Rolls
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
 	// Identify names who sits at the other end of a connection by its verified
@@ -92,7 +96,9 @@ type Server struct {
 	table, row *route
 	nodes      map[string]*route // orders to any node, by action
 	conns      conns
-	replicas   *route // of a table
+	replicas   *route            // of a table
+	roll       *route            // one
+	rollDo     map[string]*route // what is done with one, by action
 	nodeHeader []string
 	draining   atomic.Bool
 	leaving    chan struct{} // closed by Draining
@@ -114,6 +120,7 @@ func New(o Options) *Server {
 	s.nodes = nodeRoutes("/v1/nodes/{node}/")
 	s.nodes["replace"] = replaceRoute()
 	s.replicas = replicasRoute()
+	s.roll, s.rollDo = rollRoutes()
 	return s
 }
 

@@ -19,7 +19,12 @@ func health(check Check) func(*exchange) error {
 
 // clusterStatus answers GET /cluster/status.
 func (x *exchange) clusterStatus() error {
-	if x.r.URL.RawQuery != "" {
+	switch query := x.r.URL.RawQuery; {
+	case query == "consistency=linearizable":
+		if err := x.s.o.State.Fresh(x.r.Context()); err != nil {
+			return err
+		}
+	case query != "":
 		return x.window()
 	}
 	return x.json(http.StatusOK, x.s.o.State.Status())
@@ -36,6 +41,14 @@ func (x *exchange) localStatus() error {
 		return badRequest("query parameter tables is %q: want true or false", clip(tables))
 	}
 	return x.json(http.StatusOK, x.s.o.State.Local(tables != "false"))
+}
+
+// requests answers GET /v1/node/requests.
+func (x *exchange) requests() error {
+	if _, err := x.query(); err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, x.s.o.State.Requests())
 }
 
 // handled lets another handler answer.

@@ -282,6 +282,7 @@ func TestNumbersAreFixed(t *testing.T) {
 		wire.MethodForward, wire.MethodPropose, wire.MethodRenew, wire.MethodFormProbe, wire.MethodFormAccept,
 		wire.MethodProve, wire.MethodAwait, wire.MethodStatus, wire.MethodWithdraw,
 		wire.MethodJoin, wire.MethodRoster, wire.MethodReleased, wire.MethodNode,
+		wire.MethodPositions, wire.MethodRelay, wire.MethodMetaRead,
 	}
 	for i, m := range methods {
 		if int(m) != i+1 {

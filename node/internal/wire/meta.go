@@ -292,6 +292,7 @@ const (
 	MetaReplaceDisk
 	MetaMoveReplica
 	MetaSettleTable
+	MetaChangeRoll
 )
 
 // String returns the kind's name, as in logs.
@@ -317,6 +318,8 @@ func (k MetaKind) String() string {
 		return "move-replica"
 	case MetaSettleTable:
 		return "settle-table"
+	case MetaChangeRoll:
+		return "change-roll"
 	}
 	return "kind" + strconv.Itoa(int(k))
 }
@@ -342,6 +345,8 @@ type MetaCommand struct {
 	Index    uint64   // settle: position of the group's log
 	Voters   []uint64 // settle: the configuration applied there
 	Learners []uint64 // settle, likewise
+
+	Roll RollCommand // change-roll
 }
 
 // AppendMetaCommand appends the stored form of c: the fields of its kind alone.
@@ -367,6 +372,8 @@ func AppendMetaCommand(dst []byte, c *MetaCommand) []byte {
 		dst = AppendUvarint(dst, uint64(c.Table))
 	case MetaAdmitNode, MetaReplaceDisk, MetaMoveReplica, MetaSettleTable:
 		dst = appendReshape(dst, c)
+	case MetaChangeRoll:
+		dst = appendRollCommand(dst, &c.Roll)
 	}
 	return dst
 }
@@ -400,6 +407,8 @@ func DecodeMetaCommand(b []byte) (MetaCommand, error) {
 		c.Table = api.TableID(r.Uvarint("table"))
 	case MetaAdmitNode, MetaReplaceDisk, MetaMoveReplica, MetaSettleTable:
 		readReshape(r, &c)
+	case MetaChangeRoll:
+		c.Roll = readRollCommand(r)
 	default:
 		return MetaCommand{}, fmt.Errorf("meta command: kind %d: %w", c.Kind, ErrNewer)
 	}
@@ -416,6 +425,8 @@ type MetaAnswer struct {
 	Changed bool     // this command made it so; false: it was so before
 	Table   api.TableID
 	Replica uint64 // admit: raft id in the meta group
+	Roll    uint64 // change-roll: the roll, and its epoch now
+	Epoch   uint64
 }
 
 // Err returns the refusal as an *api.Error, or nil.
@@ -433,7 +444,8 @@ func AppendMetaAnswer(dst []byte, a *MetaAnswer) []byte {
 	dst = AppendString(dst, a.Message)
 	dst = AppendBool(dst, a.Changed)
 	dst = AppendUvarint(dst, uint64(a.Table))
-	return AppendUvarint(dst, a.Replica)
+	dst = AppendUvarint(dst, a.Replica)
+	return AppendUvarint(AppendUvarint(dst, a.Roll), a.Epoch)
 }
 
 // DecodeMetaAnswer reads the form of AppendMetaAnswer.
@@ -448,6 +460,8 @@ func DecodeMetaAnswer(b []byte) (MetaAnswer, error) {
 		Changed: r.Bool("changed"),
 		Table:   api.TableID(r.Uvarint("table")),
 		Replica: r.Uvarint("replica"),
+		Roll:    r.Uvarint("roll"),
+		Epoch:   r.Uvarint("epoch"),
 	}
 	if err := r.Done(); err != nil {
 		return MetaAnswer{}, fmt.Errorf("meta answer: %w", err)

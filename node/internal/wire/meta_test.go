@@ -63,9 +63,20 @@ func metaCodecs() []codec {
 			},
 			wire.MetaCommand{Kind: wire.MetaReplaceDisk, Node: "b"},
 			wire.MetaCommand{Kind: wire.MetaMoveReplica, Table: 9, From: "a", To: "d"},
-			wire.MetaCommand{Kind: wire.MetaSettleTable, Table: 9, Index: 300, Voters: []uint64{4, 9}, Learners: []uint64{10}}),
+			wire.MetaCommand{Kind: wire.MetaSettleTable, Table: 9, Index: 300, Voters: []uint64{4, 9}, Learners: []uint64{10}},
+			wire.MetaCommand{Kind: wire.MetaChangeRoll, ID: api.RequestID{4}, Roll: wire.RollCommand{
+				Action: api.RollEnd, Roll: 3, At: 1 << 40, Force: true, Epoch: 9, By: "ann", Node: "a", State: "drain", Note: "n",
+				Status: api.RollPaused, Ask: "pause", Why: "so", Data: []byte("{}"),
+			}}),
+		codecOf("roll", wire.AppendRoll, wire.DecodeRoll, wire.Roll{}, wire.Roll{
+			ID: 3, Epoch: 9, By: "ann", Status: api.RollPaused, Ask: "abort", Why: "so", Began: 1 << 40, Changed: 1 << 41,
+			Made: api.RequestID{1}, Taken: api.RequestID{2}, Plan: []byte("{}"), Report: []byte("[]"),
+		}),
+		codecOf("node of a roll", wire.AppendRollNode, wire.DecodeRollNode, wire.RollNode{}, wire.RollNode{
+			Node: "a", State: "drain", Note: "n", Data: []byte("{}"), Steps: []wire.RollStep{{State: "check", At: 1 << 40}, {State: "drain", At: 1 << 41}},
+		}),
 		codecOf("answer", wire.AppendMetaAnswer, wire.DecodeMetaAnswer,
-			wire.MetaAnswer{Changed: true, Table: 5, Replica: 12},
+			wire.MetaAnswer{Changed: true, Table: 5, Replica: 12, Roll: 3, Epoch: 9},
 			wire.MetaAnswer{Code: api.CodeTableExists, Message: "so"}),
 		codecOf("join request", wire.AppendJoinRequest, wire.DecodeJoinRequest,
 			wire.JoinRequest{Address: "https://d:8433", Zone: "z4", Known: true}),

@@ -25,7 +25,8 @@ func AppendOrder(dst []byte, o *Order) []byte {
 	dst = AppendUvarint(dst, o.Order.Epoch)
 	dst = AppendString(dst, o.Order.By)
 	dst = AppendString(dst, o.Principal.Name)
-	return append(dst, byte(o.Principal.Role))
+	dst = append(dst, byte(o.Principal.Role))
+	return AppendUvarint(dst, o.Order.Roll)
 }
 
 // DecodeOrder reads what AppendOrder wrote; what a later release adds behind it
@@ -36,6 +37,7 @@ func DecodeOrder(b []byte) (Order, error) {
 	o := Order{Action: api.NodeAction(r.Byte("action"))}
 	o.Order = api.NodeOrder{TTL: r.String("ttl", maxText), Epoch: r.Uvarint("epoch"), By: r.String("by", maxText)}
 	o.Principal = api.Principal{Name: r.String("name", maxText), Role: api.Role(r.Byte("role"))}
+	o.Order.Roll = r.Uvarint("roll")
 	if err := r.Err(); err != nil {
 		return Order{}, fmt.Errorf("order: %w", err)
 	}
@@ -53,6 +55,7 @@ func AppendReport(dst []byte, p *api.NodeReport) []byte {
 		dst = AppendString(dst, c.By)
 		dst = AppendUvarint(dst, c.Epoch)
 		dst = AppendString(dst, c.EndsIn)
+		dst = AppendUvarint(dst, c.Roll)
 	}
 	return appendCertificates(dst, p.Certificates)
 }
@@ -68,7 +71,7 @@ func DecodeReport(b []byte) (api.NodeReport, error) {
 	}
 	p.Node = p.Incarnation.Node
 	if r.Bool("claim") {
-		p.Claim = &api.Claim{By: r.String("by", maxText), Epoch: r.Uvarint("epoch"), EndsIn: r.String("ends in", maxText)}
+		p.Claim = &api.Claim{By: r.String("by", maxText), Epoch: r.Uvarint("epoch"), EndsIn: r.String("ends in", maxText), Roll: r.Uvarint("roll")}
 	}
 	p.Certificates = readCertificates(r)
 	if err := r.Err(); err != nil {

@@ -14,7 +14,7 @@ func second(n int64) time.Time { return time.Unix(1_800_000_000+n, 0).UTC() }
 
 func TestOrdersAndReports(t *testing.T) {
 	o := wire.Order{
-		Action: api.NodeDrain, Order: api.NodeOrder{TTL: "30s", Epoch: 7, By: "roll 3"},
+		Action: api.NodeDrain, Order: api.NodeOrder{TTL: "30s", Epoch: 7, By: "ann", Roll: 3},
 		Principal: api.Principal{Name: "ann", Role: api.RoleAdmin},
 	}
 	b := wire.AppendOrder(nil, &o)
@@ -31,7 +31,7 @@ func TestOrdersAndReports(t *testing.T) {
 		{Node: "a", Incarnation: api.Incarnation{Node: "a", Start: 3, Suffix: 4}, Phase: "serving"},
 		{
 			Node: "b", Incarnation: api.Incarnation{Node: "b", Start: 3, Suffix: 4}, Phase: "serving", Draining: true, Owned: 300,
-			Claim: &api.Claim{By: "ann", Epoch: 9, EndsIn: "29s"},
+			Claim: &api.Claim{By: "ann", Epoch: 9, EndsIn: "29s", Roll: 3},
 			Certificates: &api.Certificates{
 				Serial: "12ab", Identity: "spiffe://prod/node/b", Issuer: "34cd", NotBefore: second(1), NotAfter: second(2), Since: second(3),
 				Due: true, Taken: 2, Failed: 300, Problem: "tls.crt: is not there", Roots: []api.Root{{Fingerprint: "56ef", Subject: "root", NotAfter: second(4)}},

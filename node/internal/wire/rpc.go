@@ -28,6 +28,7 @@ const (
 	MethodNode                         // an operator's order
 	MethodPositions                    // how far all replicas are
 	MethodRelay                        // a row request, to a node that reaches the table's owner
+	MethodMetaRead                     // how far the meta group is, as its leader knows for certain
 )
 
 // Call is one call's frame.
