@@ -355,7 +355,7 @@ func (g *group) apply(b *store.Batch, entries []*pb.Entry, defect Defect, answer
 	for _, e := range entries {
 		a.Index, a.Term = e.GetIndex(), e.GetTerm()
 		if e.GetType() != pb.EntryNormal {
-			conf, err := g.reconfigure(e)
+			conf, err := g.reconfigure(e, defect)
 			if err != nil {
 				return err
 			}
@@ -369,8 +369,11 @@ func (g *group) apply(b *store.Batch, entries []*pb.Entry, defect Defect, answer
 		g.confApplied(e, len(a.Conf.GetVotersOutgoing()) > 0, answers)
 	}
 	g.machine.Flush(b)
-	if defect == CommitNotWithRows {
+	switch defect { //nolint:exhaustive // the others break other things
+	case CommitNotWithRows:
 		return g.log.ApplyWithoutCommit(b, a)
+	case ConfNotWithRows:
+		return g.log.ApplyWithoutConf(b, a)
 	}
 	return g.log.Apply(b, a)
 }
@@ -414,7 +417,7 @@ func (g *group) answer(id [16]byte, data []byte, answer any) func() {
 	}
 }
 
-func (g *group) reconfigure(e *pb.Entry) (*pb.ConfState, error) {
+func (g *group) reconfigure(e *pb.Entry, defect Defect) (*pb.ConfState, error) {
 	var cc pb.ConfChangeI
 	var err error
 	if e.GetType() == pb.EntryConfChange {
@@ -423,6 +426,13 @@ func (g *group) reconfigure(e *pb.Entry) (*pb.ConfState, error) {
 	} else {
 		v2 := &pb.ConfChangeV2{}
 		cc, err = v2, proto.Unmarshal(e.GetData(), v2)
+		if defect == VotersAtOnce && err == nil && len(v2.GetChanges()) > 1 {
+			var conf *pb.ConfState
+			for _, one := range v2.GetChanges() {
+				conf = g.rn.ApplyConfChange(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{one}})
+			}
+			return conf, nil
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("group %d: configuration change %d: %w", g.id, e.GetIndex(), err)

@@ -142,6 +142,8 @@ const (
 	TimeoutNowFromAnyone        // an election without a pre-vote, by whoever wants one
 	StaleAppended               // a deposed leader says of what it has appended that nothing was done
 	DeadFrames                  // what a node sent before it was declared dead is heard
+	ConfNotWithRows             // the configuration is stored with the apply after the one that changed it
+	VotersAtOnce                // several voters change at once, and not through a joint configuration
 )
 
 // Options of a Stepper.
