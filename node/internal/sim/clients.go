@@ -190,6 +190,7 @@ func (o *op) read(n *node, err error) {
 func (o *op) refused(n *node, err error) {
 	switch {
 	case errors.Is(err, rafthost.ErrNotLeader), errors.Is(err, rafthost.ErrUnknown):
+	case errors.Is(err, rafthost.ErrNoGroup) && o.c.w.o.Reshape:
 	default:
 		o.c.w.history.find("node %s refuses a request: %v", n.name, err)
 		return

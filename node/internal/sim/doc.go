@@ -12,6 +12,12 @@
 // and then everybody stands still for longer than one, with copies of requests on
 // their way: what a table forgets, and when, shows there.
 //
+// With Options.Reshape there is a fourth node, and replicas move from one node to
+// another all the while: a learner comes, takes the place of another in one joint
+// change, and the other is removed; moves are taken back, and leaders hand over, in
+// the middle of it. What decides about that is one roster that all nodes know, as the
+// meta group would be.
+//
 // The same seed gives the same run, to the byte. Two things that are not the
 // loop's take part in it: raft draws its election timeouts from crypto/rand, so
 // a test seeds that too; and pebble has goroutines, so Run must be called in a
@@ -19,9 +25,11 @@
 //
 // The tests read the environment: TIDAL_SIM_SEEDS (a number, or FROM-TO) is which
 // seeds TestSeeds runs, TIDAL_SIM_SEED the one that TestSeed replays with a trace,
-// TIDAL_SIM_DEFECT with which defect it does so, and TIDAL_SIM_SEARCH the seeds in
-// which TestDefects looks for those that find each defect.
+// TIDAL_SIM_DEFECT with which defect it does so, TIDAL_SIM_RESHAPE that replicas move
+// there, and TIDAL_SIM_SEARCH the seeds in which TestDefects and TestReshapingDefects
+// look for those that find each defect.
 //
-// It may import node/api, wire, store, table, rafthost, raftpb and pebble's vfs.
+// It may import node/api, wire, store, place, table, raftlog, rafthost, raftpb and
+// pebble's vfs.
 // No production code may import it.
 package sim

@@ -72,8 +72,9 @@ func (x *exact) ask(w *world, o *op) {
 	}
 	c := &o.command
 	c.Keyed = x.rng.IntN(3) == 0
-	if n := w.nodes[x.rng.IntN(len(w.nodes))]; n.stepper != nil {
-		c.Born = n.gauges[o.group].Commit.Load()
+	n := w.nodes[x.rng.IntN(len(w.nodes))]
+	if g := n.gauges[o.group]; n.stepper != nil && g != nil {
+		c.Born = g.Commit.Load()
 	}
 	seen := api.Version{Table: api.TableID(o.group), Index: w.history.floor(o.group, c.Key)}
 	switch x.rng.IntN(6) {

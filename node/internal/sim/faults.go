@@ -154,10 +154,11 @@ func (w *world) sever(links []link, wait time.Duration) {
 // nothing that comes after, and takes itself for the leader still.
 func (w *world) transfer() {
 	group, to := pick(w, w.groups...), pick(w, w.nodes...)
+	id := w.replica(group, to)
 	for _, n := range w.nodes {
-		if n != to && n.leads(group) {
+		if n != to && id != 0 && n.leads(group) {
 			w.trace("transfer %d from %s to %s", group, n.name, to.name)
-			n.stepper.Transfer(group, to.replica, func(error) {})
+			n.stepper.Transfer(group, id, func(error) {})
 			n.wake()
 			if w.chance(0.5) {
 				w.after(w.between(0, 5*time.Millisecond), func() { w.deafen(n) })

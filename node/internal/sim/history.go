@@ -22,7 +22,11 @@ type history struct {
 	votes    map[termOf]map[uint64]uint64  // by voter: whom it voted for
 	durable  map[replicaOf]durable         // what a restart must find again
 	hashes   map[uint64]map[uint64]tableAt // by group and replica, at the end
+	confs    map[entryOf]string            // configuration once an entry is applied
+	reshapes bool                          // entries may be changes of the configuration, of which machines see nothing
 }
+
+type entryOf struct{ group, index uint64 }
 
 type termOf struct{ group, term uint64 }
 
@@ -66,6 +70,7 @@ func newHistory(groups []uint64) *history {
 		votes:   map[termOf]map[uint64]uint64{},
 		durable: map[replicaOf]durable{},
 		hashes:  map[uint64]map[uint64]tableAt{},
+		confs:   map[entryOf]string{},
 	}
 	for _, g := range groups {
 		h.tables[g] = &tableHistory{
@@ -103,6 +108,40 @@ func (h *history) voted(at termOf, voter, candidate uint64) {
 		h.find("group %d: replica %d voted twice in term %d: for %d and %d", at.group, voter, at.term, other, candidate)
 	}
 	h.votes[at][voter] = candidate
+}
+
+// between takes which entry a replica expects next, 0 if it came by a snapshot, and
+// which it applies. What lies between must be changes of the configuration.
+func (h *history) between(at replicaOf, next, index uint64) {
+	t := h.tables[at.group]
+	if next == 0 {
+		next = min(index, uint64(len(t.entries))+1)
+	}
+	if index != next && !h.reshapes || index < next {
+		h.find("group %d: replica %d applies entry %d, and entry %d comes next", at.group, at.replica, index, next)
+		return
+	}
+	// Those up to next it applied in a former life: if nobody showed them, they were
+	// changes too.
+	for i := min(next, uint64(len(t.entries))+1); i < index; i++ {
+		switch n := uint64(len(t.entries)); {
+		case i > n:
+			t.entries = append(t.entries, applied{})
+		case i >= next && t.entries[i-1].sum != [32]byte{}:
+			h.find("group %d: replica %d applies entry %d, and left out entry %d", at.group, at.replica, index, i)
+			return
+		}
+	}
+}
+
+// conf takes the configuration that a replica has once an entry is applied: it
+// follows from the entries, so it is the same for all replicas and all lives.
+func (h *history) conf(at replicaOf, index uint64, conf string) {
+	e := entryOf{at.group, index}
+	if was, known := h.confs[e]; known && was != conf {
+		h.find("group %d: behind entry %d replica %d has the configuration %s, and another had %s", at.group, index, at.replica, conf, was)
+	}
+	h.confs[e] = conf
 }
 
 // apply takes an entry that a replica applied at a time, and what its machine
@@ -229,6 +268,9 @@ func (h *history) log(at replicaOf, terms []uint64) {
 // its rows.
 func (h *history) rest(at replicaOf, end tableAt, rows map[string]table.Row) {
 	t := h.tables[at.group]
+	if h.reshapes && end.applied > 0 {
+		h.between(at, 0, end.applied+1)
+	}
 	if n := uint64(len(t.entries)); end.applied != n {
 		h.find("group %d: replica %d ends at entry %d, others applied entry %d", at.group, at.replica, end.applied, n)
 	}

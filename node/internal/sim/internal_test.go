@@ -159,6 +159,49 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestReshapingHistory is TestHistory for runs in which entries may be changes of the
+// configuration, which no machine sees.
+func TestReshapingHistory(t *testing.T) {
+	at, other := replicaOf{2, 1}, replicaOf{2, 2}
+	for _, c := range []struct {
+		name string
+		do   func(h *history)
+		want string
+	}{
+		{"two changes", func(h *history) {
+			h.between(at, 5, 7)
+			h.between(other, 5, 7)
+			h.conf(at, 6, "x")
+			h.conf(other, 6, "x")
+		}, ""},
+		{"changes applied in a former life", func(h *history) { h.between(at, 7, 8) }, ""},
+		{"a change at the end", func(h *history) {
+			h.rest(at, tableAt{applied: 5}, map[string]table.Row{"k": {Version: 3, Value: []byte("three")}})
+		}, ""},
+		{"a write left out", func(h *history) { h.between(at, 3, 4) }, "left out entry 3"},
+		{"a write taken for a change", func(h *history) {
+			h.between(at, 5, 6)
+			_, e := put(5, 9, "k", "nine")
+			h.apply(other, e, &table.Answer{Version: 5}, 0)
+		}, "not the one"},
+		{"an entry twice", func(h *history) { h.between(at, 5, 4) }, "comes next"},
+		{"two configurations", func(h *history) {
+			h.conf(at, 4, "x")
+			h.conf(other, 4, "y")
+		}, "another had x"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := planted()
+			h.reshapes = true
+			c.do(h)
+			got := strings.Join(h.findings, "\n")
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // TestDisk crashes a disk in the middle of a write and before a sync.
 func TestDisk(t *testing.T) {
 	for _, c := range []struct {

@@ -18,10 +18,9 @@ import (
 
 // node is one machine: its disk, and while it runs, what runs on it.
 type node struct {
-	w       *world
-	name    string
-	replica uint64 // its raft id in every group
-	pace    time.Duration
+	w    *world
+	name string
+	pace time.Duration
 
 	disk    *disk
 	life    int // how often it was started
@@ -43,23 +42,21 @@ type node struct {
 // recorder is a table's machine that shows the history what it applies.
 type recorder struct {
 	n       *node
-	group   uint64
+	at      replicaOf
 	machine *table.Machine
 	next    uint64 // entry that comes next; 0: not known yet
 }
 
 // Apply implements rafthost.Machine.
 func (r *recorder) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error) {
-	if r.next != 0 && e.Index != r.next {
-		r.n.w.history.find("group %d: replica %d applies entry %d, and entry %d comes next", r.group, r.n.replica, e.Index, r.next)
-	}
+	r.n.w.history.between(r.at, r.next, e.Index)
 	r.next = e.Index + 1
 	id, answer, err := r.machine.Apply(b, e.Index, e.Term, e.Elapsed, e.Data)
 	if err != nil {
 		return id, nil, err
 	}
 	a, _ := answer.(*table.Answer) // nil for raft's own
-	r.n.w.history.apply(replicaOf{r.group, r.n.replica}, e, a, r.n.w.clock())
+	r.n.w.history.apply(r.at, e, a, r.n.w.clock())
 	return id, answer, nil
 }
 
@@ -120,6 +117,12 @@ func (n *node) open() (err error) {
 	n.synced = s.Synced()
 	n.gauges = map[uint64]*rafthost.Gauge{}
 	for _, g := range n.w.groups {
+		if err := n.sweep(s, g); err != nil {
+			return err
+		}
+		if n.w.replica(g, n) == 0 {
+			continue
+		}
 		if err := n.add(s, g); err != nil {
 			return err
 		}
@@ -133,13 +136,11 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 	if err != nil {
 		return err
 	}
+	roster := n.w.rosters[group]
+	id := roster.on(n)
 	o := rafthost.GroupOptions{
-		Group: group, Replica: n.replica, Machine: r, Nodes: map[uint64]string{}, Gauge: &rafthost.Gauge{},
+		Group: group, Replica: id, Machine: r, Nodes: roster.names(), Voters: roster.first, Gauge: &rafthost.Gauge{},
 		Reopen: func() (rafthost.Machine, error) { return n.machine(group) },
-	}
-	for _, x := range n.w.nodes {
-		o.Nodes[x.replica] = x.name
-		o.Voters = append(o.Voters, x.replica)
 	}
 	if err := s.Add(o); err != nil {
 		return err
@@ -150,7 +151,8 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 	p, _ := s.Progress(group)
 	r.next = p.Applied + 1
 	n.gauges[group] = o.Gauge
-	n.w.history.restarted(replicaOf{group, n.replica}, durable{p.Term, p.Commit, p.Applied})
+	n.conf(group, &p)
+	n.w.history.restarted(replicaOf{group, id}, durable{p.Term, p.Commit, p.Applied})
 	return nil
 }
 
@@ -160,7 +162,7 @@ func (n *node) machine(group uint64) (*recorder, error) {
 	if err == nil {
 		m.Break(n.w.o.Table)
 	}
-	return &recorder{n: n, group: group, machine: m}, err
+	return &recorder{n: n, at: replicaOf{group, n.w.replica(group, n)}, machine: m}, err
 }
 
 // readLog looks at a replica's log as it is on the disk.
@@ -171,7 +173,7 @@ func (n *node) readLog(group uint64) error {
 		terms = append(terms, t)
 		return err
 	})
-	n.w.history.log(replicaOf{group, n.replica}, terms)
+	n.w.history.log(replicaOf{group, n.w.replica(group, n)}, terms)
 	return err
 }
 
@@ -262,8 +264,12 @@ func (n *node) pass(life int) {
 	if s := n.stepper.Synced(); s != n.synced {
 		n.synced = s
 		for _, g := range n.w.groups {
-			p, _ := n.stepper.Progress(g)
-			n.w.history.synced(replicaOf{g, n.replica}, durable{p.Term, n.gauges[g].Commit.Load(), p.Applied})
+			p, here := n.stepper.Progress(g)
+			if !here {
+				continue
+			}
+			n.conf(g, &p)
+			n.w.history.synced(replicaOf{g, p.Replica}, durable{p.Term, n.gauges[g].Commit.Load(), p.Applied})
 		}
 	}
 	n.wake()

@@ -2,5 +2,9 @@
 
 package sim_test
 
-// shortList is how many seeds every test of the package runs.
-const shortList = "60"
+// shortList is how many seeds every test of the package runs, shortReshaping how many
+// with replicas that move.
+const (
+	shortList      = "60"
+	shortReshaping = "16"
+)

@@ -2,5 +2,9 @@
 
 package sim_test
 
-// shortList is shorter with the race detector, which makes a run ten times as long.
-const shortList = "12"
+// shortList is shorter with the race detector, which makes a run ten times as long,
+// and so is shortReshaping.
+const (
+	shortList      = "12"
+	shortReshaping = "4"
+)

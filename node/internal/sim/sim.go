@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,9 @@ type Options struct {
 	// Loose is a defect too: conditions are decided where a request arrives, before
 	// the write goes into the log.
 	Loose bool
-	Trace io.Writer // takes a line for each thing that happens; nil: nobody reads it
+	// Reshape has a fourth node, and replicas that move from one to another.
+	Reshape bool
+	Trace   io.Writer // takes a line for each thing that happens; nil: nobody reads it
 }
 
 // Report is what came of a run.
@@ -56,6 +59,7 @@ type Report struct {
 	Failed   int      // conditions that did not hold, as clients were told
 	Late     int      // writes that were sent again when their answer was forgotten
 
+	Moves     int // replicas that took another's place, or took it back
 	Lulls     int // groups that became quiet
 	Snapshots int // that became a replica's state
 	Passes    int
@@ -72,6 +76,7 @@ type world struct {
 	events  uint64 // so far
 	groups  []uint64
 	nodes   []*node
+	rosters map[uint64]*roster // of each group
 	clients []*client
 	faults  faults
 	exact   *exact // nil: clients ask for nothing but plain writes, and no time is lost
@@ -99,12 +104,20 @@ func Run(o Options) Report {
 	}
 	w.history = newHistory(w.groups)
 	w.exact = newExact(w)
+	w.history.reshapes = o.Reshape
+	names := []string{"a", "b", "c"}
+	if o.Reshape {
+		names = append(names, "d")
+	}
 	w.trace("seed %d, %d tables, %+v", o.Seed, len(w.groups), w.faults)
-	for i, name := range []string{"a", "b", "c"} {
+	for _, name := range names {
 		w.nodes = append(w.nodes, &node{
-			w: w, name: name, replica: uint64(i) + 1, pace: w.between(tick/2, tick*2),
-			disk: newDisk(vfs.NewCrashableMem()),
+			w: w, name: name, pace: w.between(tick/2, tick*2), disk: newDisk(vfs.NewCrashableMem()),
 		})
+	}
+	w.rosters = map[uint64]*roster{}
+	for _, g := range w.groups {
+		w.rosters[g] = w.newRoster()
 	}
 	for _, n := range w.nodes {
 		n.start()
@@ -116,6 +129,12 @@ func Run(o Options) Report {
 	}
 	w.unleash()
 	w.exact.unleash(w)
+	if o.Reshape {
+		for _, g := range w.groups {
+			w.shape(g)
+		}
+		w.every(pick(w, 60*time.Millisecond, 250*time.Millisecond), w.reshape)
+	}
 	w.loop()
 	w.report.Acked = w.history.acknowledged()
 	if w.sound() {
@@ -172,26 +191,27 @@ func (w *world) rested() bool {
 			return false
 		}
 	}
-	for _, g := range w.groups {
-		leaders, last := 0, uint64(0)
-		for i, n := range w.nodes {
-			if n.stepper == nil {
-				return false
-			}
-			p, _ := n.stepper.Progress(g)
-			if p.Owns {
-				leaders++
-			}
-			if p.Applied != p.Last || i > 0 && p.Last != last {
-				return false
-			}
-			last = p.Last
-		}
-		if leaders != 1 {
+	return !slices.ContainsFunc(w.groups, func(g uint64) bool { return !w.level(g) })
+}
+
+// level reports whether a table has a leader, the replicas that it should have, and
+// all of them all of it.
+func (w *world) level(group uint64) bool {
+	leaders, last, r := 0, uint64(0), w.rosters[group]
+	for _, n := range r.nodes {
+		if n.stepper == nil {
 			return false
 		}
+		p, _ := n.stepper.Progress(group)
+		if p.Owns {
+			leaders++
+		}
+		if p.Applied != p.Last || last > 0 && p.Last != last || !r.shaped(&p) {
+			return false
+		}
+		last = p.Last
 	}
-	return true
+	return leaders == 1 && r.goes == 0
 }
 
 func (w *world) describe() string {
@@ -202,7 +222,10 @@ func (w *world) describe() string {
 				fmt.Fprintf(&b, "\n%s is down", n.name)
 				break
 			}
-			p, _ := n.stepper.Progress(g)
+			p, here := n.stepper.Progress(g)
+			if !here {
+				continue
+			}
 			fmt.Fprintf(&b, "\ngroup %d at %s: %+v", g, n.name, p)
 		}
 	}
@@ -218,6 +241,9 @@ func (w *world) describe() string {
 func (w *world) finish() {
 	for _, n := range w.nodes {
 		for _, g := range w.groups {
+			if w.replica(g, n) == 0 {
+				continue
+			}
 			if err := n.show(g); err != nil {
 				w.history.find("node %s: %v", n.name, err)
 			}
@@ -250,7 +276,8 @@ func (n *node) show(group uint64) error {
 	}
 	p, _ := n.stepper.Progress(group)
 	n.w.trace("end %s %d: %d %x", n.name, group, p.Applied, sum)
-	n.w.history.rest(replicaOf{group, n.replica}, tableAt{p.Applied, sum}, rows)
+	n.conf(group, &p)
+	n.w.history.rest(replicaOf{group, p.Replica}, tableAt{p.Applied, sum}, rows)
 	return nil
 }
 

@@ -39,23 +39,36 @@ func seeds(t *testing.T, text string) (from, to uint64) {
 	return from, to
 }
 
-func replay(seed uint64) string {
-	return fmt.Sprintf("to replay it with a trace: TIDAL_SIM_SEED=%d go test ./node/internal/sim -run 'TestSeed$' -v", seed)
+func replay(o sim.Options) string {
+	how := fmt.Sprintf("TIDAL_SIM_SEED=%d", o.Seed)
+	if o.Reshape {
+		how += " TIDAL_SIM_RESHAPE=1"
+	}
+	return "to replay it with a trace: " + how + " go test ./node/internal/sim -run 'TestSeed$' -v"
 }
 
 // TestSeeds runs the short list, or the seeds that TIDAL_SIM_SEEDS gives.
 func TestSeeds(t *testing.T) {
+	sum := runSeeds(t, shortList, false)
+	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Failed == 0 || sum.Late == 0 || sum.Snapshots == 0 || sum.Lulls == 0 {
+		t.Error("of some kind nothing happened in any run")
+	}
+}
+
+func runSeeds(t *testing.T, short string, reshape bool) (sum sim.Report) {
+	t.Helper()
 	text := os.Getenv("TIDAL_SIM_SEEDS")
 	if text == "" {
-		text = shortList
+		text = short
 	}
 	from, to := seeds(t, text)
-	var sum sim.Report
 	for seed := from; seed <= to; seed++ {
-		r := run(t, sim.Options{Seed: seed})
+		o := sim.Options{Seed: seed, Reshape: reshape}
+		r := run(t, o)
 		if len(r.Findings) > 0 {
-			t.Errorf("seed %d: %s\n%s", seed, strings.Join(r.Findings, "\n"), replay(seed))
+			t.Errorf("seed %d: %s\n%s", seed, strings.Join(r.Findings, "\n"), replay(o))
 		}
+		sum.Moves += r.Moves
 		sum.Acked += r.Acked
 		sum.Reads += r.Reads
 		sum.Resent += r.Resent
@@ -71,13 +84,12 @@ func TestSeeds(t *testing.T) {
 		sum.End += r.End
 	}
 	t.Logf("seeds %d to %d: %+v", from, to, sum)
-	if sum.Reads == 0 || sum.Resent == 0 || sum.Torn == 0 || sum.Unborn == 0 || sum.Failed == 0 || sum.Late == 0 || sum.Snapshots == 0 || sum.Lulls == 0 {
-		t.Error("of some kind nothing happened in any run")
-	}
+	return sum
 }
 
 // TestSeed replays the seed in TIDAL_SIM_SEED and prints what happens.
-// TIDAL_SIM_DEFECT is the number of a defect to do it with.
+// TIDAL_SIM_DEFECT is the number of a defect to do it with, and with
+// TIDAL_SIM_RESHAPE replicas move.
 func TestSeed(t *testing.T) {
 	text := os.Getenv("TIDAL_SIM_SEED")
 	if text == "" {
@@ -93,7 +105,7 @@ func TestSeed(t *testing.T) {
 			t.Fatalf("TIDAL_SIM_DEFECT: %v", err)
 		}
 	}
-	r := run(t, sim.Options{Seed: seed, Defect: rafthost.Defect(defect), Trace: t.Output()})
+	r := run(t, sim.Options{Seed: seed, Defect: rafthost.Defect(defect), Reshape: os.Getenv("TIDAL_SIM_RESHAPE") != "", Trace: t.Output()})
 	if len(r.Findings) > 0 {
 		t.Fatal(strings.Join(r.Findings, "\n"))
 	}
@@ -138,35 +150,39 @@ func TestDefects(t *testing.T) {
 		{"answer of a failed condition not kept", sim.Options{Table: table.AnswerNotKept}, []uint64{2, 4, 6, 8, 10}},
 		{"conditions decided before the log", sim.Options{Loose: true}, []uint64{2, 4, 6, 8, 10}},
 	} {
-		t.Run(d.name, func(t *testing.T) {
-			if text := os.Getenv("TIDAL_SIM_SEARCH"); text != "" {
-				search(t, d.broken, text)
-				return
-			}
-			for _, seed := range d.seeds {
-				d.broken.Seed = seed
-				r := run(t, d.broken)
-				if len(r.Findings) == 0 {
-					continue
-				}
-				t.Logf("seed %d: %s", seed, firstLine(r.Findings[0]))
-				if r := run(t, sim.Options{Seed: seed}); len(r.Findings) > 0 {
-					t.Errorf("seed %d fails without the defect too: %s", seed, r.Findings[0])
-				}
-				return
-			}
-			t.Error("no recorded seed finds it: record others from what TIDAL_SIM_SEARCH=1-200 lists")
-		})
+		t.Run(d.name, func(t *testing.T) { hunt(t, d.broken, d.seeds) })
 	}
 }
 
-func search(t *testing.T, broken sim.Options, text string) {
+// hunt holds that one of the recorded seeds finds a defect, or looks for others.
+func hunt(t *testing.T, o sim.Options, recorded []uint64) {
+	t.Helper()
+	if text := os.Getenv("TIDAL_SIM_SEARCH"); text != "" {
+		search(t, o, text)
+		return
+	}
+	for _, seed := range recorded {
+		o.Seed = seed
+		r := run(t, o)
+		if len(r.Findings) == 0 {
+			continue
+		}
+		t.Logf("seed %d: %s", seed, firstLine(r.Findings[0]))
+		if r := run(t, sim.Options{Seed: seed, Reshape: o.Reshape}); len(r.Findings) > 0 {
+			t.Errorf("seed %d fails without the defect too: %s", seed, r.Findings[0])
+		}
+		return
+	}
+	t.Error("no recorded seed finds it: record others from what TIDAL_SIM_SEARCH=1-200 lists")
+}
+
+func search(t *testing.T, o sim.Options, text string) {
 	t.Helper()
 	from, to := seeds(t, text)
 	found := 0
 	for seed := from; seed <= to; seed++ {
-		broken.Seed = seed
-		if r := run(t, broken); len(r.Findings) > 0 {
+		o.Seed = seed
+		if r := run(t, o); len(r.Findings) > 0 {
 			found++
 			t.Logf("seed %d: %s", seed, firstLine(r.Findings[0]))
 		}
