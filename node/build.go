@@ -65,7 +65,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID,
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
 		Identify: n.principal, NewID: newRequest, Observe: n.answered,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})
@@ -165,10 +165,13 @@ func (h handler) Down(node string, inc api.Incarnation, why error) {
 }
 
 func (h handler) Call(ctx context.Context, from wire.Hello, m wire.Method, payload []byte) ([]byte, error) {
-	if m == wire.MethodNode {
+	switch m {
+	case wire.MethodNode:
 		return h.n.answerOrder(ctx, from, payload)
-	}
-	if m != wire.MethodForward && m != wire.MethodRelay {
+	case wire.MethodDigest:
+		return h.n.answerDigest(ctx, from, payload)
+	case wire.MethodForward, wire.MethodRelay:
+	default:
 		return h.n.cluster.Call(ctx, from, m, payload)
 	}
 	if from.ClusterID.IsZero() {

@@ -27,6 +27,7 @@ type meters struct {
 	refused   *prometheus.CounterVec
 	leaders   prometheus.Counter
 	events    *prometheus.CounterVec
+	differ    prometheus.Counter
 	longest   atomic.Int64 // nanoseconds, of a request that entered here
 	durations map[api.Op]prometheus.Observer
 }
@@ -50,6 +51,9 @@ func newMeters(n *node) *meters {
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidal_events_total", Help: "Events that this node told, by kind.",
 		}, []string{"kind"}),
+		differ: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidal_replicas_differ_total", Help: "Replicas that checks of tables, asked for at this node, found to differ.",
+		}),
 		durations: map[api.Op]prometheus.Observer{},
 	}
 	for _, op := range []api.Op{api.OpGet, api.OpHead, api.OpPut, api.OpDelete} {
@@ -62,7 +66,7 @@ func newMeters(n *node) *meters {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
 	m.registry.MustRegister(
-		m.answers, m.requests, m.refused, m.leaders, m.events,
+		m.answers, m.requests, m.refused, m.leaders, m.events, m.differ,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("tidal_ready", "1 if the node answers 200 on /health.", func() float64 { return truth(len(n.reasons()) == 0) }),
 		gauge("tidal_draining", "1 while the node hands over what it owns.", func() float64 { return truth(n.cluster.Draining()) }),

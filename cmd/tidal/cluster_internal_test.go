@@ -19,6 +19,18 @@ type fakeNode struct {
 	asked  []string // "METHOD path?query body"
 }
 
+// checkedTable is a table whose second replica is in the state of its name.
+func checkedTable(state string) api.TableCheck {
+	hash := "0123456789abcdef0123456789abcdef"
+	c := api.TableCheck{Table: state, ID: 2, Position: "2-12", Replicas: []api.CheckedReplica{
+		{Node: "a", ID: "1", State: api.ReplicaSame, Hash: hash}, {Node: "b", ID: "2", State: api.ReplicaState(state), Hash: hash},
+	}}
+	if b := &c.Replicas[1]; b.State == api.ReplicaUnchecked {
+		b.Hash, b.Why = "", "it cannot be reached"
+	}
+	return c
+}
+
 // conditionsOf returns the conditions of a write, and its key if it was chosen.
 func conditionsOf(r *http.Request) string {
 	s := ""
@@ -58,6 +70,8 @@ func newFakeNode(t *testing.T) *fakeNode {
 		case strings.HasSuffix(r.URL.Path, "/none"):
 			w.WriteHeader(http.StatusNotFound)
 			_ = json.NewEncoder(w).Encode(api.Problem{Code: api.CodeRowNotFound, Detail: "there is no row"})
+		case strings.HasSuffix(r.URL.Path, "/check"):
+			_ = json.NewEncoder(w).Encode(checkedTable(strings.Split(r.URL.Path, "/")[3]))
 		case strings.HasSuffix(r.URL.Path, "/other"):
 			w.WriteHeader(http.StatusPreconditionFailed)
 			_ = json.NewEncoder(w).Encode(api.Problem{Code: api.CodePreconditionFailed, Detail: `the row's version is "2-12"`})
@@ -158,6 +172,21 @@ func TestClusterCommands(t *testing.T) {
 		{line: "node replace b --yes", asks: "POST /v1/nodes/b/replace", stderr: says},
 		{line: "node replace c --yes", asks: "POST /v1/nodes/c/replace", code: exitRefused, stderr: "node c is alive (conflict)"},
 		{line: "node replace B", code: exitUsage, stderr: `"B" is no node id`},
+
+		{
+			line: "tables check same", asks: "POST /v1/tables/same/check",
+			stdout: "NODE  REPLICA  STATE  HASH              WHY\na     1        same   0123456789abcdef  -\nb     2        same   0123456789abcdef  -\n",
+		},
+		{line: "tables check same -o json", asks: "POST /v1/tables/same/check", stdout: `"position": "2-12"`},
+		{
+			line: "tables check differs", asks: "POST /v1/tables/differs/check", stdout: "b     2        differs  0123456789abcdef",
+			code: exitFailed, stderr: "tidal: 1 of the 2 replicas of table differs differ at 2-12\nhint: a replica that differs",
+		},
+		{
+			line: "tables check unchecked", asks: "POST /v1/tables/unchecked/check", stdout: "b     2        unchecked  -                 it cannot be reached",
+			code: exitDegraded, stderr: "tidal: 1 of the 2 replicas of table unchecked could not be compared",
+		},
+		{line: "tables check T", code: exitUsage, stderr: `table name "T"`},
 
 		{line: "tables drop t", stdin: "t\n", asks: "DELETE /v1/tables/t", stderr: "table t is dropped"},
 		{line: "tables drop t", stdin: "yes\n", code: exitRefused, stderr: "not confirmed"},

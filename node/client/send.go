@@ -35,6 +35,7 @@ type call struct {
 	// because of its Idempotency-Key.
 	resend bool
 	writes bool
+	long   time.Duration // it may take so long, if that is more than the client's time
 }
 
 // answer is what came back.
@@ -47,7 +48,7 @@ type answer struct {
 // do sends the call to one endpoint after the other until one of them gives a
 // final answer, none can be reached, or the time is up.
 func (c *Client) do(ctx context.Context, q call) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, max(c.timeout, q.long))
 	defer cancel()
 	first := int(c.preferred.Load())
 	t := tries{writes: q.writes}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"tidal/node/api"
 )
@@ -38,6 +39,17 @@ func (c *Client) Tables(ctx context.Context) ([]api.Table, error) {
 	var list api.TableList
 	err := c.get(ctx, "/v1/tables", &list)
 	return list.Tables, err
+}
+
+// CheckTable compares the replicas of a table. Each is read as a whole, so it may
+// take minutes.
+func (c *Client) CheckTable(ctx context.Context, name string) (api.TableCheck, error) {
+	var check api.TableCheck
+	a, err := c.do(ctx, call{method: http.MethodPost, path: tablePath(name) + "/check", resend: true, long: 4 * time.Minute})
+	if err != nil {
+		return check, err
+	}
+	return check, decode(a.body, &check)
 }
 
 // DropTable drops a table and all of its rows.

@@ -58,6 +58,7 @@ type replica struct {
 	gauge rafthost.Gauge
 	state atomic.Pointer[rafthost.State]
 	held  atomic.Bool // by Hold
+	looks looks
 
 	ticked atomic.Int64 // when the clock was last moved for a write that found no room
 }
@@ -87,10 +88,18 @@ func New(o Options) *Tables {
 }
 
 // machine lets the host drive a table's state machine.
-type machine struct{ *table.Machine }
+type machine struct {
+	*table.Machine
+
+	r  *replica
+	db *store.DB
+}
 
 // Apply implements rafthost.Machine.
 func (m machine) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error) {
+	if len(e.Data) == 0 {
+		m.r.looks.reach(e.Index)
+	}
 	return m.Machine.Apply(b, e.Index, e.Term, e.Elapsed, e.Data)
 }
 
@@ -110,7 +119,7 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 	r.state.Store(&rafthost.State{Replica: own.ID})
 	g := rafthost.GroupOptions{
 		Group: uint64(info.ID), Replica: own.ID, Nodes: r.shape.Load().nodes, Voters: info.First,
-		Machine: machine{m}, Gauge: &r.gauge,
+		Machine: machine{m, r, t.o.DB}, Gauge: &r.gauge,
 		Reopen: func() (rafthost.Machine, error) { return t.reopen(r) },
 	}
 	t.mu.Lock()
@@ -132,6 +141,15 @@ func (t *Tables) machine(id api.TableID) (*table.Machine, error) {
 	return m, err
 }
 
+// Cut implements rafthost.Cutter.
+func (m machine) Cut() bool { return m.r.looks.due != 0 }
+
+// Committed implements rafthost.Machine.
+func (m machine) Committed() {
+	m.Machine.Committed()
+	m.r.looks.take(m.db, m.r.info.ID)
+}
+
 // reopen returns the machine of a table as a snapshot brought it.
 func (t *Tables) reopen(r *replica) (rafthost.Machine, error) {
 	m, err := t.machine(r.info.ID)
@@ -139,7 +157,7 @@ func (t *Tables) reopen(r *replica) (rafthost.Machine, error) {
 		return nil, err
 	}
 	r.table.Store(m)
-	return machine{m}, nil
+	return machine{m, r, t.o.DB}, nil
 }
 
 // Update takes over where the replicas of an open table are now. Errors: those of

@@ -366,6 +366,9 @@ func (g *group) apply(b *store.Batch, entries []*pb.Entry, defect Defect, answer
 		if err := g.applyNormal(b, e, answers); err != nil {
 			return fmt.Errorf("group %d: apply entry %d: %w", g.id, e.GetIndex(), err)
 		}
+		if err := g.cutBatch(b, a); err != nil {
+			return err
+		}
 		g.confApplied(e, len(a.Conf.GetVotersOutgoing()) > 0, answers)
 	}
 	g.machine.Flush(b)
@@ -376,6 +379,24 @@ func (g *group) apply(b *store.Batch, entries []*pb.Entry, defect Defect, answer
 		return g.log.ApplyWithoutConf(b, a)
 	}
 	return g.log.Apply(b, a)
+}
+
+// cutBatch ends the batch behind an entry if the machine wants to look at the
+// database as it is then. What is applied there goes with it, so that a crash
+// leaves a prefix as always.
+func (g *group) cutBatch(b *store.Batch, a raftlog.Applied) error {
+	if c, ok := g.machine.(Cutter); !ok || !c.Cut() {
+		return nil
+	}
+	g.machine.Flush(b)
+	if err := g.log.Apply(b, a); err != nil {
+		return err
+	}
+	if err := b.Cut(); err != nil {
+		return err
+	}
+	g.machine.Committed()
+	return nil
 }
 
 func (g *group) applyNormal(b *store.Batch, e *pb.Entry, answers *[]func()) error {

@@ -61,6 +61,9 @@ type machine struct {
 	applied []rafthost.Entry
 	fail    func(data string) // called for each entry; may panic
 	err     error             // of each Apply
+	cut     string            // the batch ends behind this text
+	last    string            // applied
+	look    func()            // called by Committed
 }
 
 // Apply implements rafthost.Machine. The data is an id and a text, and the answer
@@ -75,6 +78,7 @@ func (m *machine) Apply(b *store.Batch, e rafthost.Entry) (id [16]byte, answer a
 	}
 	copy(id[:], e.Data)
 	text := string(e.Data[16:])
+	m.last = text
 	if m.fail != nil {
 		m.fail(text)
 	}
@@ -86,7 +90,14 @@ func (m *machine) Apply(b *store.Batch, e rafthost.Entry) (id [16]byte, answer a
 func (m *machine) Flush(*store.Batch) {}
 
 // Committed implements rafthost.Machine.
-func (m *machine) Committed() {}
+func (m *machine) Committed() {
+	if m.look != nil {
+		m.look()
+	}
+}
+
+// Cut implements rafthost.Cutter.
+func (m *machine) Cut() bool { return m.cut != "" && m.last == m.cut }
 
 // texts are the applied texts in order.
 func (m *machine) texts() []string {

@@ -49,6 +49,13 @@ type Machine interface {
 	Committed()
 }
 
+// Cutter is a Machine that may want to look at the database as an entry left it.
+type Cutter interface {
+	// Cut reports, after each Apply, whether nothing that comes after that entry may
+	// be in the database when Committed is called next. It is called by the loop.
+	Cut() bool
+}
+
 // GroupOptions describe a replica that the node holds.
 type GroupOptions struct {
 	Group   uint64

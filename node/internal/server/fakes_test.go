@@ -106,6 +106,12 @@ func (b *below) Table(_ context.Context, name string) (api.Table, error) {
 	return api.Table{Name: name, ID: 2, Owner: "b", Term: 4, Replicas: []api.Replica{}}, b.err
 }
 
+func (b *below) checkTable(ctx context.Context, name string) (api.TableCheck, error) {
+	b.name = "check " + name
+	b.await(ctx)
+	return api.TableCheck{Table: name, ID: 2, Replicas: []api.CheckedReplica{}}, b.err
+}
+
 func (b *below) Tables(context.Context) ([]api.Table, error) { return nil, b.err }
 func (b *below) Status() api.Status                          { return api.Status{Cluster: "prod"} }
 
@@ -179,7 +185,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Watch: g.below, Rolls: g.below, TableID: g.tableID,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Watch: g.below, Rolls: g.below, TableID: g.tableID, CheckTable: g.checkTable,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

@@ -49,3 +49,26 @@ func TestReplaceNode(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckTable(t *testing.T) {
+	g := newRig(t)
+	w := g.ask(http.MethodPost, "/v1/tables/orders/check", "")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"table":"orders"`) || g.name != "check orders" || !g.deadline {
+		t.Errorf("%d %s, asked for %q with a deadline %t", w.Code, w.Body, g.name, g.deadline)
+	}
+	if p := problemOf(t, g.ask(http.MethodPost, "/v1/tables/orders/check", "", as("writer"))); p.Code != api.CodeForbidden {
+		t.Errorf("as a writer: %+v", p)
+	}
+	for _, target := range []string{"/v1/tables/T/check", "/v1/tables/t/check?deep=yes"} {
+		if p := problemOf(t, g.ask(http.MethodPost, target, "")); p.Code != api.CodeBadRequest {
+			t.Errorf("%s: %+v", target, p)
+		}
+	}
+	if p := problemOf(t, g.ask(http.MethodPost, "/v1/tables/t/check", "", header("Tidal-Timeout: soon"))); p.Code != api.CodeBadRequest {
+		t.Errorf("a bad timeout: %+v", p)
+	}
+	g.err = &api.Error{Code: api.CodeTableNotFound, Message: "there is no table"}
+	if p := problemOf(t, g.ask(http.MethodPost, "/v1/tables/t/check", "")); p.Code != api.CodeTableNotFound {
+		t.Errorf("%+v", p)
+	}
+}

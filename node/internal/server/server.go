@@ -77,6 +77,8 @@ type Options struct {
 	Rolls   Rolls
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
+	// CheckTable compares the replicas of a table. Its errors are *api.Error.
+	CheckTable func(ctx context.Context, name string) (api.TableCheck, error)
 	// Identify names who sits at the other end of a connection by its verified
 	// client certificate; nil is the connection of a plaintext cluster. The
 	// error is shown to the client.
@@ -99,6 +101,7 @@ type Server struct {
 	replicas   *route            // of a table
 	roll       *route            // one
 	rollDo     map[string]*route // what is done with one, by action
+	check      *route
 	nodeHeader []string
 	draining   atomic.Bool
 	leaving    chan struct{} // closed by Draining
@@ -121,6 +124,7 @@ func New(o Options) *Server {
 	s.nodes["replace"] = replaceRoute()
 	s.replicas = replicasRoute()
 	s.roll, s.rollDo = rollRoutes()
+	s.check = newRoute("/v1/tables/{table}/check", verb{http.MethodPost, needAdmin, (*exchange).checkTable})
 	return s
 }
 
@@ -242,6 +246,9 @@ func (s *Server) find(x *exchange) *route {
 	}
 	if rest == "replicas" {
 		return s.replicas
+	}
+	if rest == "check" {
+		return s.check
 	}
 	key, ok := strings.CutPrefix(rest, "rows/")
 	if !ok {

@@ -191,3 +191,31 @@ func objectError(body []byte, at int64, err error) (why string, offset int64) {
 func lineOf(body []byte, offset int64) int {
 	return 1 + bytes.Count(body[:min(offset, int64(len(body)))], []byte{'\n'})
 }
+
+// checkPatience is how long a check of a table may take unless its client says less.
+const checkPatience = 4 * time.Minute
+
+// checkTable answers POST /v1/tables/{table}/check.
+func (x *exchange) checkTable() error {
+	name, err := x.tableName()
+	if err != nil {
+		return err
+	}
+	if _, err = x.query(); err != nil {
+		return err
+	}
+	patience, err := x.timeout()
+	if err != nil {
+		return err
+	}
+	if patience == 0 || patience > checkPatience {
+		patience = checkPatience
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), patience)
+	defer cancel()
+	check, err := x.s.o.CheckTable(ctx, name)
+	if err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, check)
+}

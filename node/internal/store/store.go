@@ -189,12 +189,13 @@ func (d *DB) Close() error {
 // Batch is a set of changes that reaches the database whole or not at all. It is
 // used by one goroutine and ends with Commit or Close.
 type Batch struct {
+	db  *pebble.DB
 	b   *pebble.Batch
 	err error
 }
 
 // NewBatch returns an empty batch.
-func (d *DB) NewBatch() *Batch { return &Batch{b: d.db.NewBatch()} }
+func (d *DB) NewBatch() *Batch { return &Batch{db: d.db, b: d.db.NewBatch()} }
 
 // Set gives key a value. Both are copied.
 func (b *Batch) Set(key, value []byte) {
@@ -238,6 +239,17 @@ func (b *Batch) Commit(sync bool) error { //nolint:revive // two methods would h
 	if err := b.b.Close(); err != nil {
 		return fmt.Errorf("end a batch: %w", err)
 	}
+	return nil
+}
+
+// Cut applies what is in the batch so far, as Commit without sync does, and goes on
+// with an empty one.
+func (b *Batch) Cut() error {
+	if err := b.Commit(false); err != nil {
+		b.b = b.db.NewBatch() // for Close
+		return err
+	}
+	b.b = b.db.NewBatch()
 	return nil
 }
 

@@ -63,6 +63,25 @@ func Hash(db Scanner, table api.TableID) ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), err
 }
 
+// View is a look at all that the machine of a table keeps, as Hash sees it.
+func View(db *store.DB, table api.TableID) (*store.View, error) {
+	return db.View(store.GroupKey(uint64(table), SubRow), store.GroupEnd(uint64(table), SubClock))
+}
+
+// HashView is Hash for a view that View returned. It tells pace how many bytes it
+// has read, again and again; an error of pace ends it.
+func HashView(v *store.View, pace func(bytes int) error) ([32]byte, error) {
+	h := sha256.New()
+	for ok := v.Seek(nil); ok; ok = v.Next() {
+		hashPart(h, v.Key())
+		hashPart(h, v.Value())
+		if err := pace(len(v.Key()) + len(v.Value())); err != nil {
+			return [32]byte{}, err
+		}
+	}
+	return [32]byte(h.Sum(nil)), v.Err()
+}
+
 // hashPart hashes b with its length, so that no two lists of parts look alike.
 func hashPart(h hash.Hash, b []byte) {
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))

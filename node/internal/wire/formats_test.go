@@ -101,6 +101,16 @@ func TestAllFieldsTravel(t *testing.T) {
 			func() []byte { return wire.AppendError(nil, someError()) },
 			func(b []byte) (any, error) { e, err := wire.DecodeError(b); return value(e), err },
 		},
+		"digest call": {
+			wire.DigestCall{Table: 300, Mark: true},
+			func() []byte { return wire.AppendDigestCall(nil, wire.DigestCall{Table: 300, Mark: true}) },
+			func(b []byte) (any, error) { return wire.DecodeDigestCall(b) },
+		},
+		"digest": {
+			wire.Digest{Index: 300, Hash: [32]byte{0: 1, 31: 2}},
+			func() []byte { return wire.AppendDigest(nil, wire.Digest{Index: 300, Hash: [32]byte{0: 1, 31: 2}}) },
+			func(b []byte) (any, error) { return wire.DecodeDigest(b) },
+		},
 		"call": {
 			wire.Call{ID: 300, Method: wire.MethodAwait, Timeout: 2 * time.Second, Payload: []byte("p")},
 			func() []byte {

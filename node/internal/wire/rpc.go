@@ -29,6 +29,7 @@ const (
 	MethodPositions                    // how far all replicas are
 	MethodRelay                        // a row request, to a node that reaches the table's owner
 	MethodMetaRead                     // how far the meta group is, as its leader knows for certain
+	MethodDigest                       // the hash of a replica at the next mark, or a mark
 )
 
 // Call is one call's frame.

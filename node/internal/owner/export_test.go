@@ -1,0 +1,11 @@
+package owner
+
+import "tidal/node/api"
+
+// Looking returns how many wait for a mark at the replica here.
+func (t *Tables) Looking(id api.TableID) int {
+	l := &t.find(id).looks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.waiting)
+}
