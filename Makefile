@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap topcost clean
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap topcost roll rolltrouble clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -27,6 +27,8 @@ help:
 	@echo 'make ready N=20        nodes that come back to an idle cluster, of each kind N: ready when level, and not before'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
+	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
+	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make clean             remove what the targets above made'
@@ -85,6 +87,13 @@ gap:
 
 topcost:
 	TIDAL_TOP_COST=1 $(GO) test -count=1 -timeout 20m -v -run '^TestTopCost$$' $(PROCTEST)
+
+roll:
+	ROLL_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestRoll$$' $(PROCTEST)
+	ROLL_RUNS=$(N) ROLL_NODES=5 $(GO) test -count=1 -timeout 60m -v -run '^TestRoll$$' $(PROCTEST)
+
+rolltrouble:
+	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses)$$' $(PROCTEST)
 
 clean:
 	rm -rf bin dist .demo .home

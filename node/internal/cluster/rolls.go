@@ -199,7 +199,8 @@ func noRoll(id uint64) string {
 	return fmt.Sprintf("there is no roll %d, or it was forgotten", id)
 }
 
-// ChangeRoll does something with a roll and returns what became of it.
+// ChangeRoll does something with a roll, 0 being the newest, and returns what became
+// of it.
 func (c *Cluster) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, ch api.RollChange) (api.Roll, error) {
 	if err := ch.Check(a); err != nil {
 		return api.Roll{}, err
@@ -215,8 +216,15 @@ func (c *Cluster) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, c
 		r, _ := v.Roll(id)
 		return briefRoll(r), nil
 	}
-	if a == api.RollStart {
+	switch {
+	case a == api.RollStart:
 		id = 0
+	case id == 0: // the newest
+		r, err := c.Roll(ctx, 0)
+		if err != nil {
+			return api.Roll{}, err
+		}
+		id = r.ID
 	}
 	answer, err := c.propose(ctx, &wire.MetaCommand{Kind: wire.MetaChangeRoll, ID: newID(), Roll: wire.RollCommand{
 		Action: a, Roll: id, At: time.Now().UnixMilli(), Force: ch.Force, Epoch: ch.Epoch, By: ch.By,

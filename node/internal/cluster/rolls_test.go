@@ -47,7 +47,7 @@ func TestRollLock(t *testing.T) {
 			ann.do(api.RollRenew, 1, api.RollChange{Epoch: 1}, "")
 		}
 		bob.do(api.RollTake, 1, api.RollChange{Epoch: 1, By: "bob"}, api.CodeRollLocked)
-		bob.do(api.RollAsk, 1, api.RollChange{Ask: api.RollAskPause}, "")
+		bob.do(api.RollAsk, 0, api.RollChange{Ask: api.RollAskPause}, "")
 		if r = ann.do(api.RollRenew, 1, api.RollChange{Epoch: 1}, ""); r.Ask != api.RollAskPause {
 			t.Errorf("the holder is not told: %+v", r)
 		}

@@ -1,0 +1,328 @@
+package proctest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidal/node/api"
+	"tidal/roll"
+)
+
+// The shape of a roll under load.
+const (
+	rollWriters = 16
+	rollPace    = 25 // writes a second of each
+)
+
+// TestRoll rolls a cluster in place under sixteen writers on all nodes, each of
+// which stays with its node and sends nothing twice. Nobody may notice, and the
+// report must say what the writers saw. ROLL_RUNS repeats it, each time with a new
+// cluster; ROLL_NODES sets how many nodes there are.
+func TestRoll(t *testing.T) {
+	n := runs(t, "ROLL_RUNS", 1)
+	var longest, before, during []time.Duration
+	for i := range n {
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
+			r := rollRun(t)
+			longest, before, during = append(longest, r.longest), append(before, r.before), append(during, r.during)
+		})
+	}
+	t.Logf("longest wait of each run: %v; p99 before: %v; p99 during: %v", longest, before, during)
+	l, b, d := median(longest), median(before), median(during)
+	t.Logf("medians: longest wait %v, p99 before %v, p99 during %v", l, b, d)
+	if n >= 5 && (l > inPlaceWait || d > 2*b) {
+		t.Errorf("promised are at most %v and twice the p99 of before", inPlaceWait)
+	}
+}
+
+func median(list []time.Duration) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}
+
+// rollResult is what the writers of a run saw.
+type rollResult struct{ longest, before, during time.Duration }
+
+func rollRun(t *testing.T) rollResult {
+	t.Helper()
+	c := newCluster(t, clusterOptions{nodes: runs(t, "ROLL_NODES", 3)})
+	c.startAll(t)
+	tables := c.createTables(t, gracefulTables)
+	f := launchLoyal(t, c.targets(), tables, 0)
+	for i := range rollWriters {
+		w := &writer{f: f, id: i, table: tables[i%len(tables)], every: time.Second / rollPace}
+		f.writers = append(f.writers, w)
+		f.wg.Go(func() { w.keep(i % len(c.nodes)) })
+	}
+	pause(1500 * time.Millisecond)
+	began := time.Since(f.began)
+	out := c.roll(t, "--yes", "--settle", "300ms", "-o", "json")
+	ended := time.Since(f.began)
+	f.stop()
+	if out.code != 0 {
+		t.Fatalf("tidal roll ended with %d\n%s", out.code, out)
+	}
+	r := summarise(f.writes(), ended)
+	t.Logf("rolled in %v\n%s", (ended - began).Round(time.Millisecond), r)
+	if r.refused > 0 {
+		t.Errorf("%d of %d writes were not answered 2xx", r.refused, r.total)
+	}
+	if r.longest.took > api.Patience {
+		t.Errorf("a write waited %v", r.longest.took)
+	}
+	out.agrees(t, c, f, began)
+	wrong, _ := readBack(c.targets(), append(f.writes(), f.unsent(tables)...), followerLag)
+	showList(t, "read back", wrong)
+	var took [2][]time.Duration
+	for _, w := range f.writes() {
+		when := 0
+		if w.at+w.took > began {
+			when = 1
+		}
+		took[when] = append(took[when], w.took)
+	}
+	p99 := func(list []time.Duration) time.Duration {
+		if len(list) == 0 {
+			return 0
+		}
+		slices.Sort(list)
+		return list[len(list)*99/100].Round(10 * time.Microsecond)
+	}
+	return rollResult{r.longest.took.Round(time.Millisecond), p99(took[0]), p99(took[1])}
+}
+
+// keep writes to one node at a fixed pace until the fleet stops.
+func (w *writer) keep(i int) {
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-w.f.stopped:
+			return
+		}
+		r := write{table: w.table, key: w.key(len(w.writes)), at: time.Since(w.f.began), node: w.f.targets[i].name}
+		w.send(i, &r)
+		r.took = time.Since(w.f.began) - r.at
+		w.writes = append(w.writes, r)
+	}
+}
+
+// rolled is what a `tidal roll` command printed.
+type rolled struct {
+	code           int
+	stdout, stderr []byte
+	report         roll.Report
+}
+
+func (o rolled) String() string { return fmt.Sprintf("%s%s", o.stderr, o.stdout) }
+
+// rollCmd makes a command of tidal that talks to the cluster's last node first.
+func (c *cluster) rollCmd(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	args = append([]string{"roll"}, args...)
+	for i := range c.nodes {
+		args = append(args, "--endpoint", c.targets()[len(c.nodes)-1-i].base)
+	}
+	admin := filepath.Join(c.dir, "certs", "clients", "admin")
+	args = append(args, "--ca", filepath.Join(c.dir, "certs", "bundle.crt"),
+		"--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))
+	cmd := exec.Command(binary(t), args...)
+	cmd.Env = append(cleanEnv(), "HOME="+c.dir)
+	cmd.SysProcAttr = dieWithUs()
+	return cmd
+}
+
+// roll runs `tidal roll` with arguments to its end.
+func (c *cluster) roll(t *testing.T, args ...string) rolled {
+	t.Helper()
+	cmd := c.rollCmd(t, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	out := rolled{code: cmd.ProcessState.ExitCode(), stdout: stdout.Bytes(), stderr: stderr.Bytes()}
+	if out.code < 0 {
+		t.Fatalf("tidal roll %v: %v\n%s", args, err, out)
+	}
+	if lines := bytes.Split(bytes.TrimSpace(out.stdout), []byte("\n")); len(lines) > 0 {
+		_ = json.Unmarshal(lines[len(lines)-1], &out.report) // other forms have no report
+	}
+	return out
+}
+
+// agrees compares the report with what the writers saw.
+func (o rolled) agrees(t *testing.T, c *cluster, f *fleet, began time.Duration) {
+	t.Helper()
+	if o.report.Event != "report" || o.report.Status != "done" || o.report.Refused != 0 {
+		t.Fatalf("the report is %+v\n%s", o.report, o)
+	}
+	sent := map[string]int{}
+	for _, w := range f.writes() {
+		if w.at+w.took > began {
+			sent[w.node]++
+		}
+	}
+	for _, n := range o.report.Nodes {
+		// The roll begins and ends within the writes.
+		if n.Unknown != "" || int(n.Requests) > sent[n.Node] || int(n.Requests) < sent[n.Node]*3/5 {
+			t.Errorf("node %s counted %d requests, and its writers sent %d: %+v", n.Node, n.Requests, sent[n.Node], n)
+		}
+	}
+	if len(o.report.Nodes) != len(c.nodes) {
+		t.Errorf("the report is of %d nodes", len(o.report.Nodes))
+	}
+	t.Logf("report: %d requests, %d refused, longest %.1f ms, p99 %.1f ms before and %.1f ms during",
+		o.report.Requests, o.report.Refused, o.report.LongestMS, o.report.P99Before, o.report.P99During)
+}
+
+// begin starts `tidal roll` and returns once it printed a line that holds text.
+func (c *cluster) begin(t *testing.T, text string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := c.rollCmd(t, args...)
+	path := filepath.Join(c.dir, "roll.out")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	err = cmd.Start()
+	_ = out.Close() // the child has its own descriptor
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	eventually(t, 30*time.Second, func() error {
+		b, err := os.ReadFile(path)
+		if err == nil && !bytes.Contains(b, []byte(text)) {
+			err = fmt.Errorf("%q was not printed:\n%s", text, b)
+		}
+		return err
+	})
+	return cmd
+}
+
+// TestRollOperators: while one operator rolls, another is told who holds the lock.
+// The first is killed: its node takes its tables back, and another goes on once it
+// is silent. One that slept meanwhile finds its word worth nothing.
+func TestRollOperators(t *testing.T) {
+	if os.Getenv("ROLL_OPERATORS") == "" {
+		t.Skip("set ROLL_OPERATORS=1: it takes minutes")
+	}
+	c := newCluster(t, clusterOptions{})
+	c.startAll(t)
+	tables := c.createTables(t, gracefulTables)
+	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: 2, rate: 50})
+	for _, s := range roll.States() {
+		cmd := c.begin(t, `"state":"`+string(s)+`"`, "--yes", "--settle", "1s", "-o", "json")
+		if out := c.roll(t, "--yes"); out.code != 9 || !strings.Contains(out.String(), "roll-locked") {
+			t.Errorf("in %s, a second roll ended with %d\n%s", s, out.code, out)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if out := c.roll(t, "resume"); out.code != 9 {
+			t.Errorf("in %s, resume at once ended with %d\n%s", s, out.code, out)
+		}
+		pause(api.RollSilence + 2*time.Second)
+		if out := c.roll(t, "resume", "-o", "json"); out.code != 0 || out.report.Refused != 0 {
+			t.Fatalf("in %s, resume ended with %d\n%s", s, out.code, out)
+		}
+		c.healthy(t, 30*time.Second)
+	}
+	// One is stopped for a minute: nobody waits for it.
+	cmd := c.begin(t, `"state":"drain"`, "--yes", "--settle", "1s", "-o", "json")
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	pause(35 * time.Second)
+	for i := range c.nodes {
+		if c.local(t, i).Draining {
+			t.Errorf("%s still drains for an operator that sleeps", c.nodes[i].id)
+		}
+	}
+	pause(25 * time.Second)
+	done := make(chan rolled, 1)
+	go func() { done <- c.roll(t, "resume", "-o", "json") }()
+	pause(time.Second)
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
+		t.Errorf("the operator that slept ended with %v", err)
+	}
+	if out := <-done; out.code != 0 || out.report.Refused != 0 {
+		t.Errorf("resume ended with %d\n%s", out.code, out)
+	}
+	lasted := time.Since(f.began)
+	f.stop()
+	if r := summarise(f.writes(), lasted); r.refused > 0 {
+		t.Errorf("%s", r)
+	}
+}
+
+// TestRollPauses: a node that does not come back pauses the roll, which touches no
+// other; a quorum that would not survive blocks it by name; a plan that was saved
+// is refused when the cluster has changed.
+func TestRollPauses(t *testing.T) {
+	if os.Getenv("ROLL_PAUSES") == "" {
+		t.Skip("set ROLL_PAUSES=1: it takes a minute")
+	}
+	c := newCluster(t, clusterOptions{})
+	c.startAll(t)
+	tables := c.createTables(t, gracefulTables)
+	plan := filepath.Join(c.dir, "plan.json")
+	if out := c.roll(t, "plan", "--out", plan); out.code != 0 {
+		t.Fatalf("plan ended with %d\n%s", out.code, out)
+	}
+	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: 2, rate: 50})
+	// Its configuration is fine when it is checked, and gone when it starts: the
+	// node n1 ends with its restart.
+	cmd := c.begin(t, `"state":"stop"`, "--yes", "--only", "n1", "--stall", "5s", "--settle", "0s", "-o", "json")
+	eventually(t, 10*time.Second, func() error {
+		if c.nodes[0].running() {
+			c.nodes[0].kill()
+		}
+		return nil
+	})
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 8 {
+		b, _ := os.ReadFile(filepath.Join(c.dir, "roll.out"))
+		t.Errorf("a node that does not come back: exit %d\n%s", code, b)
+	}
+	for _, i := range []int{1, 2} {
+		if c.local(t, i).Incarnation.Start != 1 {
+			t.Errorf("%s was touched", c.nodes[i].id)
+		}
+	}
+	if out := c.roll(t, "status"); !strings.Contains(out.String(), "paused") || !strings.Contains(out.String(), "n1") {
+		t.Errorf("status: %s", out)
+	}
+	if out := c.roll(t, "--yes"); out.code != 7 || !strings.Contains(out.String(), "table t0 would keep 1 of 3") {
+		t.Errorf("with n1 down, a roll ended with %d\n%s", out.code, out)
+	}
+	c.nodes[0].start(t, "")
+	c.healthy(t, 30*time.Second)
+	if out := c.roll(t, "resume", "-o", "json"); out.code != 0 {
+		t.Errorf("resume ended with %d\n%s", out.code, out)
+	}
+	if out := c.roll(t, "--yes", "--plan", plan); out.code != 7 || !strings.Contains(out.String(), "node n1 is n1.") {
+		t.Errorf("the plan of a world that has changed: exit %d\n%s", out.code, out)
+	}
+	lasted := time.Since(f.began)
+	f.stop()
+	t.Logf("%s", summarise(f.writes(), lasted))
+	wrong, _ := readBack(c.targets(), append(f.writes(), f.unsent(tables)...), followerLag)
+	showList(t, "read back", wrong)
+}

@@ -1,0 +1,462 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"tidal/node/api"
+	"tidal/node/client"
+	"tidal/roll"
+)
+
+func (a *app) rollCommand() *cli.Command {
+	id := func() []cli.Flag { return append(connectFlags(), outputFlag()) }
+	return &cli.Command{
+		Name:      "roll",
+		Usage:     "restart the nodes one after the other, and prove that nobody noticed",
+		UsageText: "tidal roll [--yes] [--only NODE] [--settle 10s] [-o json]\ntidal roll plan [--out FILE]\ntidal roll --plan FILE",
+		Description: "Before each node it checks whether every table can do without it; after each it waits until the node is\n" +
+			"back, level, and owns what it should. When something is wrong it pauses and ends with 8: it never forces, and\n" +
+			"never goes on to a second node. At the end it says what clients were refused, and how long they waited.\n" +
+			"Ctrl-C pauses at the next place where that is safe; a second one leaves at once.",
+		Flags:  append(rollFlags(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"}, &cli.StringFlag{Name: "plan", Usage: "`FILE` with the plan to carry out; refused when the cluster is not as it was"}),
+		Action: a.rollStart,
+		Subcommands: []*cli.Command{
+			{
+				Name: "plan", Usage: "say what a roll would do, and whether anything blocks it; change nothing",
+				Flags:  append(rollFlags(), &cli.StringFlag{Name: "out", Usage: "write the plan to `FILE` too"}),
+				Action: a.rollPlan,
+			},
+			{Name: "status", Usage: "say how far the newest roll is", Flags: id(), Action: a.rollStatus},
+			{
+				Name: "watch", Usage: "follow the newest roll until it ends", Flags: id(), Action: a.rollWatch,
+				Description: "It ends with 0 when the roll is done, 8 when it is paused, 11 when it was aborted.",
+			},
+			{Name: "pause", Usage: "ask whoever rolls to pause at the next safe place", Flags: id(), Action: a.rollPause},
+			{
+				Name: "resume", Usage: "go on with a roll that is paused, or whose operator is gone", Action: a.rollResume,
+				Flags: append(id(), &cli.BoolFlag{Name: "force", Usage: "also if its operator is alive: its word counts no more then"}),
+			},
+			{Name: "abort", Usage: "end a roll: nodes that were not restarted yet take their tables back", Flags: id(), Action: a.rollAbort},
+			{Name: "history", Usage: "list the last rolls", Flags: id(), Action: a.rollHistory},
+			{Name: "show", Usage: "show a roll's plan, journal and report", UsageText: "tidal roll show [ID]", Flags: id(), Action: a.rollShow},
+			{
+				Name: "unlock", Usage: "take the lock away from a roll, whatever it is doing", Action: a.rollUnlock,
+				Flags: append(id(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` for the history"}),
+			},
+		},
+	}
+}
+
+// rollFlags say how to roll.
+func rollFlags() []cli.Flag {
+	return append(connectFlags(), outputFlag(),
+		&cli.StringSliceFlag{Name: "only", Usage: "roll this `NODE` (may be repeated)", DefaultText: "every node"},
+		&cli.StringSliceFlag{Name: "skip", Usage: "leave this `NODE` alone (may be repeated)"},
+		&cli.IntFlag{Name: "max-unavailable", Usage: "how many nodes may be down at once, if every quorum survives that", Value: 1},
+		&cli.BoolFlag{Name: "by-zone", Usage: "with --max-unavailable, nodes that are down together are of one zone"},
+		&cli.IntFlag{Name: "pause-after", Usage: "pause after so many nodes", DefaultText: "never"},
+		&cli.StringFlag{Name: "settle", Usage: "how long a node must stay ready before the next, a `DURATION`", Value: "10s"},
+		&cli.StringFlag{Name: "stall", Usage: "how long nothing may move before the roll pauses, a `DURATION`", Value: "60s"},
+		&cli.Uint64Flag{Name: "max-refusals", Usage: "pause when more requests than this were refused"},
+		&cli.BoolFlag{Name: "allow-unavailable", Usage: "also roll nodes that tables with a single replica depend on"},
+		&cli.StringFlag{Name: "hook-before", Usage: "`COMMAND` for the shell before each node, with TIDAL_NODE and TIDAL_ROLL set; it pauses if that fails"},
+		&cli.StringFlag{Name: "hook-after", Usage: "`COMMAND` for the shell after each node"},
+	)
+}
+
+// rollOptions reads the flags that rollFlags makes.
+func rollOptions(c *cli.Context) (roll.Options, error) {
+	o := roll.Options{
+		Only: c.StringSlice("only"), Skip: c.StringSlice("skip"), MaxUnavailable: c.Int("max-unavailable"), ByZone: c.Bool("by-zone"),
+		PauseAfter: c.Int("pause-after"), MaxRefusals: c.Uint64("max-refusals"), AllowUnavailable: c.Bool("allow-unavailable"),
+		Driver: "inplace", HookBefore: c.String("hook-before"), HookAfter: c.String("hook-after"),
+	}
+	for flag, to := range map[string]*time.Duration{"settle": &o.Settle, "stall": &o.Stall} {
+		d, err := time.ParseDuration(c.String(flag))
+		if err != nil || d < 0 || flag == "stall" && d < time.Second {
+			return o, withHint(usagef("%s: --%s is %q", c.Command.HelpName, flag, c.String(flag)), "it is a duration, as 30s or 10m; a stall is at least 1s")
+		}
+		*to = d
+	}
+	if o.MaxUnavailable < 1 || o.PauseAfter < 0 {
+		return o, usagef("%s: --max-unavailable is %d and --pause-after %d: want at least 1 and 0", c.Command.HelpName, o.MaxUnavailable, o.PauseAfter)
+	}
+	return o, nil
+}
+
+// rolling is a command about rolls at work.
+type rolling struct {
+	app    *app
+	format string
+	cl     *client.Client
+	tidal  *roll.Tidal
+}
+
+// rollOn begins a command about rolls.
+func (a *app) rollOn(c *cli.Context, changes bool, args ...string) (*rolling, error) { //nolint:revive // whether it says first where
+	if _, err := argsOf(c, args...); err != nil {
+		return nil, err
+	}
+	format, err := formatOf(c)
+	if err != nil {
+		return nil, err
+	}
+	connect := a.connect
+	if changes {
+		connect = a.connectToChange
+	}
+	cl, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
+	return &rolling{app: a, format: format, cl: cl, tidal: &roll.Tidal{Client: cl}}, nil
+}
+
+func (a *app) rollPlan(c *cli.Context) error {
+	o, err := rollOptions(c)
+	if err != nil {
+		return err
+	}
+	w, err := a.rollOn(c, false)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	p, err := w.plan(c.Context, o)
+	if err != nil {
+		return err
+	}
+	if out := c.String("out"); out != "" {
+		var text []byte
+		if text, err = json.MarshalIndent(p, "", "  "); err != nil {
+			return err
+		}
+		if err = replaceFile(out, append(text, '\n')); err != nil {
+			return withCode(exitConfig, fmt.Errorf("write the plan: %w", err))
+		}
+	}
+	if w.format == formatJSON {
+		err = a.writeJSON(p)
+	} else {
+		err = w.printPlan(p)
+	}
+	if err != nil {
+		return err
+	}
+	return blocked(p)
+}
+
+// plan looks at the cluster and makes a plan.
+func (w *rolling) plan(ctx context.Context, o roll.Options) (*roll.Plan, error) {
+	v, err := w.tidal.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look at the cluster: %w", err)
+	}
+	p, err := roll.NewPlan(v, o)
+	return p, withCode(exitUsage, err)
+}
+
+// blocked is an error if a check blocks the plan.
+func blocked(p *roll.Plan) error {
+	all := roll.Blocked(p.Checks)
+	if len(all) == 0 {
+		return nil
+	}
+	first := all[0]
+	return withHint(withCode(exitRefused, fmt.Errorf("check %s blocks the roll: %s", first.Name, first.Detail)), first.Hint)
+}
+
+func (a *app) rollStart(c *cli.Context) error {
+	o, err := rollOptions(c)
+	if err != nil {
+		return err
+	}
+	w, err := a.rollOn(c, true)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	p, err := w.chosen(c, o)
+	if err != nil {
+		return w.notBegun(err)
+	}
+	if w.format != formatJSON {
+		if err = w.printPlan(p); err != nil {
+			return err
+		}
+	}
+	if err = blocked(p); err != nil {
+		return w.notBegun(err)
+	}
+	if len(p.Rolled()) == 0 {
+		a.say("there is nothing to roll")
+		return w.notBegun(nil)
+	}
+	if !c.Bool("yes") {
+		if err = a.confirm(fmt.Sprintf("%d nodes of cluster %s will be restarted, one after the other.", len(p.Rolled()), p.Cluster), p.Cluster); err != nil {
+			return w.notBegun(err)
+		}
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	r, err := w.cl.ChangeRoll(c.Context, api.RollStart, 0, api.RollChange{By: claimant(), Data: data})
+	if err != nil {
+		return w.notBegun(lockError(fmt.Errorf("begin the roll: %w", err)))
+	}
+	return w.run(c.Context, r, p)
+}
+
+// chosen returns the plan of --plan if the cluster is still as it says, or a new one.
+func (w *rolling) chosen(c *cli.Context, o roll.Options) (*roll.Plan, error) {
+	path := c.String("plan")
+	if path == "" {
+		return w.plan(c.Context, o)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, withCode(exitConfig, fmt.Errorf("read the plan: %w", err))
+	}
+	var saved roll.Plan
+	if err = json.Unmarshal(text, &saved); err != nil {
+		return nil, withCode(exitConfig, fmt.Errorf("%s is no plan: %w", path, err))
+	}
+	v, err := w.tidal.View(c.Context)
+	if err != nil {
+		return nil, fmt.Errorf("look at the cluster: %w", err)
+	}
+	if changes := saved.Changes(v); len(changes) > 0 {
+		return nil, withHint(withCode(exitRefused, fmt.Errorf("the cluster is not as it was when the plan was made: %s", firstFew(changes))),
+			"make a new plan: tidal roll plan --out "+path)
+	}
+	// The checks are those of now.
+	p, err := roll.NewPlan(v, saved.Options)
+	return p, withCode(exitUsage, err)
+}
+
+func firstFew(list []string) string {
+	more := ""
+	if n := len(list) - maxReasons; n > 0 {
+		list, more = list[:maxReasons], fmt.Sprintf("; and %d more", n)
+	}
+	return strings.Join(list, "; ") + more
+}
+
+// lockError gives the errors of the lock their exit code and hint.
+func lockError(err error) error {
+	switch code := api.CodeOf(err); {
+	case code == api.CodeRollLocked:
+		return withHint(withCode(exitLocked, err), "`tidal roll status` says how far it is; `tidal roll resume`, `abort` and `unlock` end it")
+	case code == api.CodeStaleEpoch:
+		return withCode(exitLocked, err)
+	}
+	return err
+}
+
+// run carries a roll out, and says what comes of it.
+func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
+	shown := &rollShown{rolling: w, terminal: isTerminal(w.app.stderr)}
+	runner := &roll.Runner{
+		Cluster: w.tidal, Journal: w.cl, Driver: w.tidal, Plan: p, Roll: r, By: r.By, Say: shown.event, Stop: ctx.Done(),
+		Before: hook(p.Options.HookBefore, r.ID), After: hook(p.Options.HookAfter, r.ID),
+	}
+	w.app.say("roll %d, epoch %d, by %s", r.ID, r.Epoch, r.By)
+	report, err := runner.Run(context.WithoutCancel(ctx)) // a signal pauses it; see Stop
+	shown.clear()
+	if report != nil {
+		if printErr := w.printReport(report); printErr != nil {
+			return printErr
+		}
+	}
+	return rollError(r.ID, err)
+}
+
+// rollError gives what ended a roll its exit code.
+func rollError(id uint64, err error) error {
+	trouble, paused := errors.AsType[*roll.TroubleError](err)
+	switch {
+	case err == nil:
+		return nil
+	case paused:
+		return withHint(withCode(exitPaused, fmt.Errorf("roll %d is paused: %w", id, err)), trouble.Hint)
+	case errors.Is(err, roll.ErrAborted):
+		return withCode(exitAborted, fmt.Errorf("roll %d: %w", id, err))
+	case errors.Is(err, roll.ErrTaken):
+		return withHint(withCode(exitLocked, fmt.Errorf("roll %d: %w: this command stops here, and has done nothing since", id, err)), "tidal roll status")
+	}
+	return fmt.Errorf("roll %d: %w", id, err)
+}
+
+// hook returns what runs a command for a node; nil for none.
+func hook(command string, id uint64) func(context.Context, string) error {
+	if command == "" {
+		return nil
+	}
+	return func(ctx context.Context, node string) error {
+		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command) //nolint:gosec // the operator's own command
+		cmd.Env = append(os.Environ(), "TIDAL_NODE="+node, fmt.Sprintf("TIDAL_ROLL=%d", id))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%q: %w: %.500s", command, err, out)
+		}
+		return nil
+	}
+}
+
+func (a *app) rollResume(c *cli.Context) error {
+	w, err := a.rollOn(c, true)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	r, err := w.cl.Roll(c.Context, 0)
+	if err != nil {
+		return w.notBegun(fmt.Errorf("find the roll: %w", err))
+	}
+	r, err = w.cl.ChangeRoll(c.Context, api.RollTake, r.ID, api.RollChange{Epoch: r.Epoch, By: claimant(), Force: c.Bool("force")})
+	if err != nil {
+		return w.notBegun(lockError(fmt.Errorf("resume the roll: %w", err)))
+	}
+	p, err := planOf(&r)
+	if err != nil {
+		return err
+	}
+	return w.run(c.Context, r, p)
+}
+
+func planOf(r *api.Roll) (*roll.Plan, error) {
+	p := &roll.Plan{}
+	if err := json.Unmarshal(r.Plan, p); err != nil {
+		return nil, fmt.Errorf("the plan of roll %d cannot be read: %w", r.ID, err)
+	}
+	return p, nil
+}
+
+func (a *app) rollPause(c *cli.Context) error {
+	w, err := a.rollOn(c, true)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	r, err := w.cl.ChangeRoll(c.Context, api.RollAsk, 0, api.RollChange{Ask: api.RollAskPause})
+	if err != nil {
+		return fmt.Errorf("pause the roll: %w", err)
+	}
+	a.say("roll %d pauses as soon as that is safe: `tidal roll watch` shows when", r.ID)
+	return w.printRolls([]api.Roll{r})
+}
+
+func (a *app) rollAbort(c *cli.Context) error {
+	w, err := a.rollOn(c, true)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	r, err := w.cl.Roll(c.Context, 0)
+	if err != nil {
+		return fmt.Errorf("find the roll: %w", err)
+	}
+	if r.Status == api.RollRunning {
+		if r, err = w.askToAbort(c.Context, r); err != nil {
+			return err
+		}
+	}
+	if r.Status.Open() {
+		if err = w.undo(c.Context, r); err != nil {
+			return lockError(fmt.Errorf("abort roll %d: %w", r.ID, err))
+		}
+	}
+	if r, err = w.cl.Roll(c.Context, r.ID); err != nil {
+		return err
+	}
+	a.say("roll %d is %s", r.ID, r.Status)
+	return w.printRolls([]api.Roll{r})
+}
+
+// askToAbort asks the roll's operator, and waits until it has, or is silent for so
+// long that the roll may be taken from it.
+func (w *rolling) askToAbort(ctx context.Context, r api.Roll) (api.Roll, error) {
+	if _, err := w.cl.ChangeRoll(ctx, api.RollAsk, r.ID, api.RollChange{Ask: api.RollAskAbort}); err != nil && api.CodeOf(err) != api.CodeConflict {
+		return r, fmt.Errorf("ask %s to abort: %w", r.By, err)
+	}
+	w.app.say("%s is asked to abort, and finishes the node that it has in hand", r.By)
+	err := waitFor(ctx, 10*time.Minute, time.Second, func(ctx context.Context) error {
+		now, err := w.cl.Roll(ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		r = now
+		if r.Status != api.RollRunning {
+			return nil
+		}
+		// Taken only if its operator is silent.
+		taken, err := w.cl.ChangeRoll(ctx, api.RollTake, r.ID, api.RollChange{Epoch: r.Epoch, By: claimant()})
+		if err == nil {
+			r = taken
+			return nil
+		}
+		return fmt.Errorf("%s has not aborted yet", r.By)
+	})
+	return r, err
+}
+
+// undo takes an open roll, if it is not this command's, and ends it with every
+// claim given up.
+func (w *rolling) undo(ctx context.Context, r api.Roll) error {
+	by := claimant()
+	if r.Status == api.RollPaused || r.By != by {
+		taken, err := w.cl.ChangeRoll(ctx, api.RollTake, r.ID, api.RollChange{Epoch: r.Epoch, By: by})
+		if err != nil {
+			return err
+		}
+		r = taken
+	}
+	for _, n := range r.Nodes {
+		if roll.State(n.State) == roll.StateDone {
+			continue
+		}
+		if err := w.tidal.Undrain(ctx, n.Node, roll.Hold{Roll: r.ID, Epoch: r.Epoch, By: by}); err != nil {
+			w.app.say("the claim on node %s was not given up, and runs out by itself: %v", n.Node, err)
+		}
+	}
+	_, err := w.cl.ChangeRoll(ctx, api.RollEnd, r.ID, api.RollChange{Epoch: r.Epoch, Status: api.RollAborted, Why: "asked for by " + by})
+	return err
+}
+
+func (a *app) rollUnlock(c *cli.Context) error {
+	w, err := a.rollOn(c, true)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	r, err := w.cl.Roll(c.Context, 0)
+	if err != nil {
+		return fmt.Errorf("find the roll: %w", err)
+	}
+	if !c.Bool("yes") {
+		what := fmt.Sprintf("Roll %d of %s (%s) ends wherever it is, and its operator can do nothing more.", r.ID, r.By, r.Status)
+		if err = a.confirm(what, strconv.FormatUint(r.ID, 10)); err != nil {
+			return err
+		}
+	}
+	why := "unlocked by " + claimant()
+	if reason := c.String("reason"); reason != "" {
+		why += ": " + reason
+	}
+	if r, err = w.cl.ChangeRoll(c.Context, api.RollUnlock, r.ID, api.RollChange{By: claimant(), Why: why}); err != nil {
+		return fmt.Errorf("unlock: %w", err)
+	}
+	a.say("roll %d is aborted; a claim that it held runs out within %s", r.ID, api.DefaultClaim)
+	return w.printRolls([]api.Roll{r})
+}

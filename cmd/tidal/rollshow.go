@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"tidal/node/api"
+	"tidal/roll"
+)
+
+// rollLook is how often `tidal roll watch` looks.
+const rollLook = 500 * time.Millisecond
+
+// isTerminal reports whether what is written there is seen by somebody now.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// rollShown shows a roll as it goes on: a line for what happened, and on a terminal
+// one that is overwritten for what is waited for.
+type rollShown struct {
+	*rolling
+
+	terminal bool
+	line     bool // the last line is to be overwritten
+}
+
+func (s *rollShown) event(e roll.Event) {
+	if s.format == formatJSON {
+		b, err := json.Marshal(e)
+		if err == nil {
+			_, _ = s.app.stdout.Write(append(b, '\n')) // what stdout does not take can be told nowhere
+		}
+		return
+	}
+	text := e.Time.Local().Format(time.TimeOnly) + "  "
+	switch {
+	case e.Event == "state":
+		text += fmt.Sprintf("%-10s %-12s %s", e.Node, e.State, e.Note)
+	case e.Node != "":
+		text += fmt.Sprintf("%-10s %s", e.Node, e.Note)
+	default:
+		text += e.Note
+	}
+	s.clear()
+	text = strings.TrimRight(text, " ")
+	if s.terminal && e.Event == "wait" {
+		s.line = true
+		_, _ = fmt.Fprint(s.app.stderr, text) // as with say
+		return
+	}
+	s.app.say("%s", text)
+}
+
+// clear takes away the line that is to be overwritten.
+func (s *rollShown) clear() {
+	if s.line {
+		_, _ = fmt.Fprint(s.app.stderr, "\r\x1b[K") // as with say
+		s.line = false
+	}
+}
+
+// notBegun ends a command that was to roll and did not, in JSON too.
+func (w *rolling) notBegun(err error) error {
+	if w.format != formatJSON {
+		return err
+	}
+	r := roll.Report{Event: "report", Status: "not-begun", Nodes: []roll.NodeReport{}}
+	if err != nil {
+		r.Why = err.Error()
+	}
+	return errors.Join(w.writeLine(r), err)
+}
+
+func (w *rolling) writeLine(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.app.stdout.Write(append(b, '\n'))
+	return err
+}
+
+func (w *rolling) printPlan(p *roll.Plan) error {
+	rows := make([][]string, 0, len(p.Nodes))
+	for i, n := range p.Nodes {
+		what := fmt.Sprintf("%d. restart in place", i+1)
+		if n.Skip != "" {
+			what = "skip: " + n.Skip
+		}
+		rows = append(rows, []string{n.Node, what, strconv.Itoa(n.Owned), orDash(n.Zone), orDash(n.Version), orDash(n.Incarnation)})
+	}
+	if err := w.app.writeTable([]string{"NODE", "STEP", "TABLES", "ZONE", "VERSION", "INCARNATION"}, rows); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w.app.stdout, "\n"); err != nil {
+		return err
+	}
+	rows = rows[:0]
+	for _, c := range p.Checks {
+		rows = append(rows, []string{c.Name, string(c.Level), c.Detail})
+	}
+	return w.app.writeTable([]string{"CHECK", "LEVEL", "DETAIL"}, rows)
+}
+
+func ms(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) + " ms" }
+
+func (w *rolling) printReport(r *roll.Report) error {
+	if w.format == formatJSON {
+		return w.writeLine(r)
+	}
+	rows := make([][]string, 0, len(r.Nodes)+1)
+	line := func(name string, requests, refused uint64, longest float64, shut string, before, during float64) []string {
+		return []string{name, strconv.FormatUint(requests, 10), strconv.FormatUint(refused, 10), ms(longest), shut, ms(before), ms(during)}
+	}
+	for _, n := range r.Nodes {
+		shut := "-"
+		if n.ShutMS > 0 {
+			shut = fmt.Sprintf("%d ms", n.ShutMS)
+		}
+		rows = append(rows, line(n.Node, n.Requests, n.Refused, n.LongestMS, shut, n.P99Before, n.P99During))
+	}
+	rows = append(rows, line("all", r.Requests, r.Refused, r.LongestMS, "", r.P99Before, r.P99During))
+	if err := w.app.writeTable([]string{"NODE", "REQUESTS", "REFUSED", "LONGEST", "PORT SHUT", "P99 BEFORE", "P99 DURING"}, rows); err != nil {
+		return err
+	}
+	for _, n := range r.Nodes {
+		if n.Unknown != "" {
+			w.app.say("node %s: not counted is %s", n.Node, n.Unknown)
+		}
+	}
+	w.app.say("roll %d is %s: %s", r.Roll, r.Status, reasonsOf(r))
+	return nil
+}
+
+func reasonsOf(r *roll.Report) string {
+	if r.Refused == 0 {
+		return fmt.Sprintf("0 of %d requests were refused", r.Requests)
+	}
+	var parts []string
+	for code, n := range r.ByReason {
+		parts = append(parts, fmt.Sprintf("%d %s", n, code))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%d of %d requests were refused: %s", r.Refused, r.Requests, strings.Join(parts, ", "))
+}
+
+func (w *rolling) printRolls(list []api.Roll) error {
+	if w.format == formatJSON {
+		return w.app.writeJSON(api.RollList{Rolls: list})
+	}
+	rows := make([][]string, 0, len(list))
+	for _, r := range list {
+		status := string(r.Status)
+		if r.Ask != "" {
+			status += ", asked to " + r.Ask
+		}
+		rows = append(rows, []string{
+			strconv.FormatUint(r.ID, 10), status, r.By, strconv.FormatUint(r.Epoch, 10),
+			r.Began.Local().Format(time.DateTime), r.Changed.Local().Format(time.DateTime), orDash(r.Why),
+		})
+	}
+	return w.app.writeTable([]string{"ROLL", "STATUS", "BY", "EPOCH", "BEGAN", "CHANGED", "WHY"}, rows)
+}
+
+func (a *app) rollHistory(c *cli.Context) error {
+	w, err := a.rollOn(c, false)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	list, err := w.cl.Rolls(c.Context)
+	if err != nil {
+		return fmt.Errorf("list the rolls: %w", err)
+	}
+	return w.printRolls(list)
+}
+
+func (a *app) rollStatus(c *cli.Context) error {
+	w, err := a.rollOn(c, false)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	return w.show(c.Context, 0)
+}
+
+func (a *app) rollShow(c *cli.Context) error {
+	w, err := a.rollOn(c, false, "[ID]")
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	id := uint64(0)
+	if text := c.Args().First(); text != "" {
+		if id, err = strconv.ParseUint(text, 10, 64); err != nil || id == 0 {
+			return withHint(usagef("roll show: %q is no number of a roll", text), "`tidal roll history` lists them")
+		}
+	}
+	return w.show(c.Context, id)
+}
+
+// show prints a roll.
+func (w *rolling) show(ctx context.Context, id uint64) error {
+	r, err := w.cl.Roll(ctx, id)
+	if err != nil {
+		return fmt.Errorf("look at the roll: %w", err)
+	}
+	if w.format == formatJSON {
+		return w.app.writeJSON(r)
+	}
+	if err = w.printRolls([]api.Roll{r}); err != nil {
+		return err
+	}
+	p, err := planOf(&r)
+	if err != nil {
+		return err
+	}
+	if _, err = io.WriteString(w.app.stdout, "\n"); err != nil {
+		return err
+	}
+	if err = w.app.writeTable([]string{"NODE", "STATE", "SINCE", "NOTE"}, journalRows(&r, p)); err != nil || len(r.Report) == 0 {
+		return err
+	}
+	var report roll.Report
+	if err = json.Unmarshal(r.Report, &report); err != nil {
+		return fmt.Errorf("read the report: %w", err)
+	}
+	if _, err = io.WriteString(w.app.stdout, "\n"); err != nil {
+		return err
+	}
+	return w.printReport(&report)
+}
+
+func journalRows(r *api.Roll, p *roll.Plan) [][]string {
+	var rows [][]string
+	for _, n := range p.Nodes {
+		row := []string{n.Node, "waits", "-", "-"}
+		if n.Skip != "" {
+			row[1], row[3] = "skipped", n.Skip
+		}
+		for _, x := range r.Nodes {
+			if x.Node == n.Node && len(x.Steps) > 0 {
+				row = []string{n.Node, x.State, x.Steps[len(x.Steps)-1].At.Local().Format(time.TimeOnly), orDash(x.Note)}
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (a *app) rollWatch(c *cli.Context) error {
+	w, err := a.rollOn(c, false)
+	if err != nil {
+		return err
+	}
+	defer w.cl.Close()
+	r, err := w.cl.Roll(c.Context, 0)
+	if err != nil {
+		return fmt.Errorf("look at the roll: %w", err)
+	}
+	shown := &rollShown{rolling: w}
+	seen := map[string]int{}
+	tick := time.NewTicker(rollLook)
+	defer tick.Stop()
+	ctx := c.Context
+	for {
+		for _, n := range r.Nodes {
+			for i := seen[n.Node]; i < len(n.Steps); i++ {
+				shown.event(roll.Event{Event: "state", Roll: r.ID, Time: n.Steps[i].At, Node: n.Node, State: roll.State(n.Steps[i].State)})
+			}
+			seen[n.Node] = len(n.Steps)
+		}
+		if r.Status != api.RollRunning {
+			return w.ended(&r)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if now, err := w.cl.Roll(ctx, r.ID); err == nil {
+			r = now
+		} else if ctx.Err() == nil {
+			a.say("tidal: the roll cannot be seen now: %v", err)
+		}
+	}
+}
+
+// ended says how a roll that was watched ended.
+func (w *rolling) ended(r *api.Roll) error {
+	var report roll.Report
+	if len(r.Report) > 0 {
+		if err := json.Unmarshal(r.Report, &report); err != nil {
+			return fmt.Errorf("read the report: %w", err)
+		}
+		if err := w.printReport(&report); err != nil {
+			return err
+		}
+	}
+	switch r.Status {
+	case api.RollPaused:
+		return rollError(r.ID, &roll.TroubleError{Why: r.Why, Hint: "go on with `tidal roll resume`, or give up with `tidal roll abort`"})
+	case api.RollAborted:
+		return withCode(exitAborted, fmt.Errorf("roll %d was aborted: %s", r.ID, r.Why))
+	case api.RollRunning, api.RollDone:
+	}
+	return nil
+}

@@ -1,0 +1,447 @@
+package roll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tidal/node/api"
+)
+
+// wait is what await waits for.
+type wait struct {
+	what string
+	node string
+	safe bool // it may be left when somebody asks to stop
+}
+
+// await looks at the cluster until f is done with it. f says how far things are;
+// when that has not changed for the plan's stall, the wait fails. Slow is not stuck.
+func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, how string, err error)) error {
+	stall, look := r.Plan.Options.Stall, r.Look
+	if look == 0 {
+		look = 150 * time.Millisecond
+	}
+	how, moved, said := "", time.Now(), time.Now()
+	for {
+		if w.safe {
+			if err := r.asked(ctx); err != nil {
+				return err
+			}
+		}
+		began := time.Now()
+		done, seen, now, err := r.lookAt(ctx, f)
+		if done || err != nil {
+			return err
+		}
+		if seen && now != how {
+			moved = time.Now()
+		}
+		if now != "" {
+			how = now
+		}
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			r.say(Event{Event: "wait", Node: w.node, Note: w.what + ": " + how})
+		}
+		if time.Since(moved) > stall {
+			return &TroubleError{Node: w.node, Why: fmt.Sprintf("waited for %s, and nothing moved for %s: %s", w.what, stall, how)}
+		}
+		if !sleep(ctx, max(look, 3*time.Since(began))) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// lookAt shows f the cluster once. seen is whether there was something to see: not
+// to see it is no progress.
+func (r *Runner) lookAt(ctx context.Context, f func(v *View) (done bool, how string, err error)) (done, seen bool, how string, err error) { //nolint:revive // all four are wanted together
+	call, cancel := context.WithTimeout(ctx, r.Plan.Options.Stall)
+	defer cancel()
+	v, blind := r.Cluster.View(call)
+	switch {
+	case ctx.Err() != nil:
+		return false, false, "", context.Cause(ctx)
+	case blind != nil:
+		return false, false, "incomplete view: " + blind.Error(), nil
+	}
+	done, how, err = f(v)
+	if err == nil && !done && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return done, true, how, err
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// node takes a node from wherever it is to done.
+func (r *Runner) node(ctx context.Context, id string, batch []string) error {
+	r.mu.Lock()
+	e := r.mu.entries[id]
+	r.mu.Unlock()
+	if !e.state.stopped() {
+		var err error
+		for range tries {
+			e, err = r.vacate(ctx, id, batch)
+			if !errors.Is(err, errBegin) {
+				break
+			}
+			r.say(Event{Event: "note", Node: id, Note: "its claim had run out: it is checked again"})
+		}
+		if errors.Is(err, errBegin) {
+			return &TroubleError{Node: id, Why: fmt.Sprintf("the claim on the drain of node %s ran out %d times before it was stopped", id, tries)}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if e.state == StateStop {
+		if err := r.comeBack(ctx, id, &e.data); err != nil {
+			return err
+		}
+	}
+	return r.confirm(ctx, id, e.data)
+}
+
+// vacate brings a node to own nothing, and tells it to restart.
+func (r *Runner) vacate(ctx context.Context, id string, batch []string) (entry, error) {
+	e := entry{}
+	if err := r.note(ctx, id, StateCheck, e.data, ""); err != nil {
+		return e, err
+	}
+	at, err := r.pass(ctx, id, batch)
+	if err != nil {
+		return e, err
+	}
+	if r.Before != nil {
+		if err = r.Before(ctx, id); err != nil {
+			return e, &TroubleError{Node: id, Why: fmt.Sprintf("the hook before node %s: %v", id, err)}
+		}
+	}
+	e.data.Before = at.Incarnation
+	if at.Live() {
+		if err = r.empty(ctx, id, e.data); err != nil {
+			return e, err
+		}
+		if at, err = r.pass(ctx, id, batch); err != nil { // the hand-over took its time
+			return e, err
+		}
+		if at.Incarnation != e.data.Before {
+			return e, errBegin
+		}
+	}
+	e.state = StateStop
+	if err = r.note(ctx, id, StateStop, e.data, ""); err != nil {
+		return e, err
+	}
+	r.letGo(id)
+	err = r.restart(ctx, at)
+	if err != nil && at.Live() {
+		r.hold(id, true) // it is still claimed
+	}
+	return e, err
+}
+
+// restart tells a node to restart, again while it is certain that nothing was done.
+func (r *Runner) restart(ctx context.Context, at Node) error {
+	began := time.Now()
+	for {
+		err := r.Driver.Restart(ctx, at, r.me())
+		switch code := api.CodeOf(err); {
+		case err == nil, code == api.CodeOutcomeUnknown:
+			return nil // its peers will tell
+		case code == api.CodeStaleEpoch:
+			return ErrTaken
+		case code == api.CodeClaimed:
+			return errBegin
+		case code != api.CodeNotReady || time.Since(began) > r.Plan.Options.Stall:
+			return &TroubleError{Node: at.ID, Why: fmt.Sprintf("node %s was not restarted: %v", at.ID, err)}
+		}
+		if !sleep(ctx, 500*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// pass waits until the gate lets the nodes through, and returns the node in the
+// view in which it did.
+func (r *Runner) pass(ctx context.Context, id string, batch []string) (Node, error) {
+	var at Node
+	var blocked []Check
+	err := r.await(ctx, wait{what: "the checks before node " + id, node: id, safe: true}, func(v *View) (bool, string, error) {
+		q := r.question(batch)
+		if c := checkRefused(q); c.Level == Block { // it does not pass by itself
+			return false, "", &TroubleError{Node: id, Why: c.Detail, Hint: c.Hint}
+		}
+		if blocked = Blocked(Checks(v, q)); len(blocked) > 0 {
+			return false, blocked[0].Name + ": " + blocked[0].Detail, nil
+		}
+		n, _ := v.Node(id)
+		at = *n
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if v.At.After(r.mu.last) {
+			r.mu.last = v.At
+		}
+		return true, "", nil
+	})
+	if t, ok := errors.AsType[*TroubleError](err); ok && t.Hint == "" && len(blocked) > 0 {
+		t.Why = fmt.Sprintf("check %s blocks node %s: %s", blocked[0].Name, id, blocked[0].Detail)
+		t.Hint = blocked[0].Hint + "; then `tidal roll resume`"
+	}
+	return at, err
+}
+
+// empty claims a node's drain and waits until it owns nothing and its peers know.
+func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
+	if err := r.note(ctx, id, StateClaim, d, ""); err != nil {
+		return err
+	}
+	owned, err := r.Cluster.Drain(ctx, id, r.me())
+	switch code := api.CodeOf(err); {
+	case code == api.CodeStaleEpoch:
+		return ErrTaken
+	case err != nil:
+		return &TroubleError{Node: id, Why: fmt.Sprintf("the drain of node %s cannot be claimed: %v", id, err)}
+	}
+	r.hold(id, true)
+	if err = r.note(ctx, id, StateDrain, d, fmt.Sprintf("it owns %d tables", owned)); err != nil {
+		return err
+	}
+	err = r.await(ctx, wait{what: fmt.Sprintf("node %s to hand over its tables", id), node: id, safe: true}, func(v *View) (bool, string, error) {
+		owned, refusal := r.Cluster.Drain(ctx, id, r.me())
+		if api.CodeOf(refusal) == api.CodeStaleEpoch {
+			return false, "", ErrTaken
+		}
+		if refusal != nil {
+			return false, "it does not answer: " + refusal.Error(), nil
+		}
+		alone := 0 // nobody else can own these
+		for i := range v.Tables {
+			if t := &v.Tables[i]; len(t.Replicas) == 1 && t.on([]string{id}) {
+				alone++
+			}
+		}
+		leads := v.MetaLeader == id && metaVoters(v) > 1
+		return owned <= alone && !leads, fmt.Sprintf("it owns %d tables, and leads the metadata: %t", owned, leads), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err = r.note(ctx, id, StateHandedOver, d, ""); err != nil {
+		return err
+	}
+	err = r.await(ctx, wait{what: fmt.Sprintf("all nodes to know that node %s owns nothing", id), node: id, safe: true}, func(*View) (bool, string, error) {
+		routes, blind := r.Cluster.Routes(ctx, id)
+		if blind != nil {
+			return false, blind.Error(), nil
+		}
+		return len(routes) == 0, "still sent there by " + strings.Join(routes, ", "), nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.note(ctx, id, StatePeersAcked, d, "")
+}
+
+func metaVoters(v *View) int {
+	n := 0
+	for i := range v.Nodes {
+		if v.Nodes[i].MetaVoter {
+			n++
+		}
+	}
+	return n
+}
+
+// comeBack waits until the peers of a node have met another incarnation of it.
+func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData) error {
+	version := ""
+	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to come back", id), node: id}, func(v *View) (bool, string, error) {
+		n, ok := v.Node(id)
+		switch {
+		case !ok:
+			return false, "", &TroubleError{Node: id, Why: fmt.Sprintf("node %s is no member any more", id)}
+		case n.Incarnation == "":
+			return false, "it has no lease", nil
+		case n.Incarnation == d.Before:
+			return false, fmt.Sprintf("its peers know it as %s still, %s", d.Before, n.why()), nil
+		}
+		d.After, version = n.Incarnation, n.Version
+		return true, "", nil
+	})
+	if t, ok := errors.AsType[*TroubleError](err); ok {
+		t.Hint = fmt.Sprintf("see its log, and what its supervisor says; when it is back: `tidal roll resume`. Node %s is the only one that was touched", id)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.note(ctx, id, StateStarted, *d, "it is "+d.After); err != nil {
+		return err
+	}
+	if want := r.Plan.Options.Version; want != "" && version != want {
+		return &TroubleError{
+			Node: id, Why: fmt.Sprintf("node %s came back with version %s, and %s is wanted", id, version, want),
+			Hint: "put the right binary in its place; then `tidal roll abort` and roll again",
+		}
+	}
+	return nil
+}
+
+// same fails if a node that came back is another incarnation by now.
+func same(v *View, id string, d nodeData) (*Node, error) {
+	n, ok := v.Node(id)
+	switch {
+	case !ok:
+		return nil, &TroubleError{Node: id, Why: fmt.Sprintf("node %s is no member any more", id)}
+	case n.Incarnation != "" && n.Incarnation != d.After:
+		return nil, &TroubleError{
+			Node: id, Why: fmt.Sprintf("node %s does not stay up: it came back as %s, and is %s now", id, d.After, n.Incarnation),
+			Hint: "its log says why it ended; then `tidal roll resume`",
+		}
+	}
+	return n, nil
+}
+
+// confirm waits until a node that came back is level, owns what it should, and
+// stays so.
+func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
+	if d.After == "" { // noted by a runner that did not live to note what came
+		if err := r.comeBack(ctx, id, &d); err != nil {
+			return err
+		}
+	}
+	r.resumeAs(ctx, id, &d)
+	if err := r.Cluster.Undrain(ctx, id, r.me()); api.CodeOf(err) == api.CodeStaleEpoch { // a claim died with the run before, but for a late one
+		return ErrTaken
+	}
+	for _, s := range []struct {
+		state State
+		what  string
+		is    func(v *View, n *Node) (bool, string)
+	}{
+		{StateJoined, "to have its lease and answer", func(_ *View, n *Node) (bool, string) { return n.Live(), n.why() }},
+		{StateLevel, "to be level and ready", levelAndReady},
+	} {
+		err := r.await(ctx, wait{what: fmt.Sprintf("node %s %s", id, s.what), node: id}, func(v *View) (bool, string, error) {
+			n, err := same(v, id, d)
+			if err != nil {
+				return false, "", err
+			}
+			done, how := s.is(v, n)
+			return done, how, nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.note(ctx, id, s.state, d, ""); err != nil {
+			return err
+		}
+	}
+	if err := r.ownersBack(ctx, id, d); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, id, d); err != nil {
+		return err
+	}
+	if r.After != nil {
+		if err := r.After(ctx, id); err != nil {
+			return &TroubleError{Node: id, Why: fmt.Sprintf("the hook after node %s: %v", id, err)}
+		}
+	}
+	return r.note(ctx, id, StateDone, d, "")
+}
+
+// resumeAs accepts the incarnation that a node has when a roll is resumed on it:
+// whoever resumes has seen why it did not stay up.
+func (r *Runner) resumeAs(ctx context.Context, id string, d *nodeData) {
+	at := slices.IndexFunc(r.Roll.Nodes, func(n api.RollNode) bool { return n.Node == id })
+	if at < 0 || !State(r.Roll.Nodes[at].State).stopped() {
+		return
+	}
+	if v, err := r.Cluster.View(ctx); err == nil {
+		if n, ok := v.Node(id); ok && n.Incarnation != "" && n.Incarnation != d.Before {
+			d.After = n.Incarnation
+		}
+	}
+}
+
+func levelAndReady(v *View, n *Node) (done bool, how string) {
+	if !n.Ready() {
+		return false, n.why()
+	}
+	var behind []string
+	for i := range v.Tables {
+		for _, r := range v.Tables[i].Replicas {
+			if r.Node == n.ID && !r.Level {
+				behind = append(behind, v.Tables[i].Name)
+			}
+		}
+	}
+	return len(behind) == 0, "not level in " + names(behind)
+}
+
+// ownersBack waits until a node owns the tables whose place it is. Owners that do
+// not move stay where they are: that is no trouble.
+func (r *Runner) ownersBack(ctx context.Context, id string, d nodeData) error {
+	away, since := -1, time.Now()
+	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to own what it should", id), node: id}, func(v *View) (bool, string, error) {
+		if _, err := same(v, id, d); err != nil {
+			return false, "", err
+		}
+		now := 0
+		for i := range v.Tables {
+			if t := &v.Tables[i]; t.Place == id && t.Owner != id {
+				now++
+			}
+		}
+		if now != away {
+			away, since = now, time.Now()
+		}
+		return now == 0 || time.Since(since) > ownersSit, fmt.Sprintf("%d tables have their place there and another owner", now), nil
+	})
+	if err != nil {
+		return err
+	}
+	text := ""
+	if away > 0 {
+		text = fmt.Sprintf("%d tables stay where they are for now", away)
+	}
+	return r.note(ctx, id, StateOwnersBack, d, text)
+}
+
+// settle watches a node for a while: it must stay as it is.
+func (r *Runner) settle(ctx context.Context, id string, d nodeData) error {
+	began := time.Now()
+	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to stay ready", id), node: id}, func(v *View) (bool, string, error) {
+		n, err := same(v, id, d)
+		if err != nil {
+			return false, "", err
+		}
+		if !n.Ready() {
+			began = time.Now()
+			return false, n.why(), nil
+		}
+		if c := checkRefused(r.question([]string{id})); c.Level == Block {
+			return false, "", &TroubleError{Node: id, Why: c.Detail, Hint: c.Hint}
+		}
+		left := r.Plan.Options.Settle - time.Since(began)
+		return left <= 0, fmt.Sprintf("%s to go", left.Round(time.Second)), nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.note(ctx, id, StateSettled, d, "")
+}
