@@ -57,6 +57,7 @@ func (n *node) build() error {
 		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
 		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
 		Receiving: n.receiver.Progress, Events: n.events.tell,
+		SuspectAfter: f.SuspectAfter, StallAfter: f.StallAfter, ReturnAfter: f.ReturnAfter,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
 	})
 	n.meters = newMeters(n)

@@ -27,6 +27,12 @@ func (a *app) faults(o *node.Options) error {
 			f.ListenDelay, err = time.ParseDuration(value)
 		case "handover-hold":
 			f.HandOverHold, err = time.ParseDuration(value)
+		case "suspect-after":
+			f.SuspectAfter, err = time.ParseDuration(value)
+		case "stall-after":
+			f.StallAfter, err = time.ParseDuration(value)
+		case "return-after":
+			f.ReturnAfter, err = time.ParseDuration(value)
 		case "lease-before-listen":
 			f.LeaseBeforeListen = true
 		case "no-patience":

@@ -17,11 +17,12 @@ import (
 
 // Default times of leases.
 const (
-	leaseTTL   = 3 * time.Second        // a lease that is not renewed for so long is dead
-	leaseSkew  = 500 * time.Millisecond // more, for messages on their way
-	leaseRenew = time.Second            // how often a lease is renewed
-	moveRest   = 10 * time.Second       // least time between two hand-overs of one table by one node
-	drainRest  = 500 * time.Millisecond // while it drains: two nodes that do must not play ball with a table
+	leaseTTL    = 3 * time.Second        // a lease that is not renewed for so long is dead
+	leaseSkew   = 500 * time.Millisecond // more, for messages on their way
+	leaseRenew  = time.Second            // how often a lease is renewed
+	moveRest    = 10 * time.Second       // least time between two hand-overs of one table by one node
+	returnAfter = time.Minute            // how long a node is back that crashed before it is given tables
+	drainRest   = 500 * time.Millisecond // while it drains: two nodes that do must not play ball with a table
 )
 
 // Net reaches other nodes.
@@ -78,6 +79,9 @@ type Options struct {
 	// SuspectAfter is how long a node may say nothing, and StallAfter how long its
 	// loop may stand still, before it counts as dead; 0: 300 ms and 1 s.
 	SuspectAfter, StallAfter time.Duration
+	// ReturnAfter is how long a node must be back that went without a word before it
+	// is given tables; 0: 60 s.
+	ReturnAfter time.Duration
 
 	AdvertiseMember bool // faults for tests: see node.Faults
 	NoAddressProof  bool
@@ -125,10 +129,11 @@ type Cluster struct {
 		lease     leaseState
 		meta      ready.Latch
 		level     map[api.TableID]*ready.Latch
-		unlevel   map[api.TableID]bool      // those of them that are not set
-		wasLevel  bool                      // all replicas were level once in this run
-		moved     map[api.TableID]time.Time // when this node last handed a table over
-		tried     map[string]attempt        // which address of a peer is being tried
+		unlevel   map[api.TableID]bool          // those of them that are not set
+		wasLevel  bool                          // all replicas were level once in this run
+		moved     map[api.TableID]time.Time     // when this node last handed a table over
+		tried     map[string]attempt            // which address of a peer is being tried
+		returned  map[api.Incarnation]time.Time // since when nodes are back that went without a word
 	}
 }
 
@@ -149,6 +154,9 @@ func New(o Options) *Cluster {
 	c.pulses.suspect, c.pulses.stall = suspectAfter, stallAfter
 	if o.SuspectAfter > 0 {
 		c.pulses.suspect = o.SuspectAfter
+	}
+	if c.o.ReturnAfter == 0 {
+		c.o.ReturnAfter = returnAfter
 	}
 	if o.StallAfter > 0 {
 		c.pulses.stall = o.StallAfter

@@ -228,13 +228,13 @@ func (c *Cluster) moveOnce(ctx context.Context) bool {
 	if len(owned) == 0 {
 		return false
 	}
-	places := c.places()
+	places, rests := c.places(), c.resting(time.Now())
 	var g errgroup.Group
 	g.SetLimit(64)
 	tried := false
 	for _, id := range owned {
 		to := places[id]
-		if to == "" || to == c.o.Node || !c.mayMove(id) {
+		if to == "" || to == c.o.Node || !c.mayMove(id) || rests[to] && !c.drain.Load() {
 			continue
 		}
 		tried = true
@@ -245,6 +245,29 @@ func (c *Cluster) moveOnce(ctx context.Context) bool {
 	}
 	_ = g.Wait() // the functions return no errors
 	return tried
+}
+
+// resting returns the nodes that went without a word and are not back for long
+// enough to be given tables: what made them go may do so again.
+func (c *Cluster) resting(now time.Time) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, out := map[api.Incarnation]time.Time{}, map[string]bool{}
+	for _, l := range c.View().Leases {
+		if !l.Crashed {
+			continue
+		}
+		at, known := c.mu.returned[l.Incarnation]
+		if !known {
+			at = now
+		}
+		since[l.Incarnation] = at
+		if now.Sub(at) < c.o.ReturnAfter {
+			out[l.Incarnation.Node] = true
+		}
+	}
+	c.mu.returned = since
+	return out
 }
 
 // mayMove reports whether a table has rested long enough. A drain waits only for

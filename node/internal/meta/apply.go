@@ -103,9 +103,12 @@ func (d *draft) grant(l wire.Lease) wire.MetaAnswer {
 	old, held := d.Lease(inc.Node)
 	if held && old.Incarnation == inc {
 		l.Draining = l.Draining || old.Draining // a grant that was sent twice does not end a drain
+		l.Crashed = old.Crashed
 		if old == l {
 			return wire.MetaAnswer{}
 		}
+	} else {
+		l.Crashed = !m.Last.IsZero() && !m.Left
 	}
 	d.record(d.putLease(l))
 	now := m

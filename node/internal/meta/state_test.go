@@ -270,7 +270,11 @@ func show(v *meta.View) string {
 		b.WriteByte('\n')
 	}
 	for _, l := range v.Leases {
-		fmt.Fprintf(&b, "lease %s %s zone %s version %s draining %t\n", l.Incarnation, l.Address, l.Zone, l.Version, l.Draining)
+		fmt.Fprintf(&b, "lease %s %s zone %s version %s draining %t", l.Incarnation, l.Address, l.Zone, l.Version, l.Draining)
+		if l.Crashed {
+			b.WriteString(" crashed true")
+		}
+		b.WriteString("\n")
 	}
 	for _, t := range v.Tables {
 		fmt.Fprintf(&b, "table %d %s wanted %d:", t.ID, t.Name, t.Wanted)

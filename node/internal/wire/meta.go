@@ -95,7 +95,17 @@ type Lease struct {
 	Version     string // release
 	Zone        string
 	Draining    bool
+	// Crashed says that the node went without a word before it got this lease: its
+	// run before did, or its lease ran out.
+	Crashed bool
 }
+
+// Bits of a lease's flags.
+const (
+	leaseDraining = 1 << iota
+	leaseCrashed
+	leaseFlags = 1<<iota - 1
+)
 
 // AppendLease appends the stored form of l.
 func AppendLease(dst []byte, l *Lease) []byte { return appendLease(append(dst, recordVersion), l) }
@@ -119,18 +129,30 @@ func appendLease(dst []byte, l *Lease) []byte {
 	dst = AppendString(dst, l.Address)
 	dst = AppendString(dst, l.Version)
 	dst = AppendString(dst, l.Zone)
-	return AppendBool(dst, l.Draining)
+	var flags byte
+	if l.Draining {
+		flags |= leaseDraining
+	}
+	if l.Crashed {
+		flags |= leaseCrashed
+	}
+	return append(dst, flags)
 }
 
 func readLease(r *Reader) Lease {
-	return Lease{
+	l := Lease{
 		Disk:        r.Array16("disk"),
 		Incarnation: r.Incarnation("incarnation"),
 		Address:     r.String("address", maxAddress),
 		Version:     r.String("release", maxRelease),
 		Zone:        r.String("zone", maxZone),
-		Draining:    r.Bool("draining"),
 	}
+	flags := r.Byte("flags of a lease")
+	if flags&^leaseFlags != 0 {
+		r.Fail("flags of a lease", fmt.Sprintf("unknown bits in %#x", flags))
+	}
+	l.Draining, l.Crashed = flags&leaseDraining != 0, flags&leaseCrashed != 0
+	return l
 }
 
 // Member is a node of the cluster, alive or not.

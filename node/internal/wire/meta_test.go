@@ -33,7 +33,7 @@ func codecOf[T any](name string, encode func([]byte, *T) []byte, decode func([]b
 
 func metaCodecs() []codec {
 	inc := api.Incarnation{Node: "a", Start: 17, Suffix: 0x3f2a9c1b}
-	lease := wire.Lease{Disk: api.DiskID{1}, Incarnation: inc, Address: "https://a:8433", Version: "1.2.3", Zone: "z1", Draining: true}
+	lease := wire.Lease{Disk: api.DiskID{1}, Incarnation: inc, Address: "https://a:8433", Version: "1.2.3", Zone: "z1", Draining: true, Crashed: true}
 	return []codec{
 		codecOf("formation", wire.AppendFormation, wire.DecodeFormation, wire.Formation{
 			ClusterID: api.ClusterID{7}, Cluster: "prod", Members: []wire.Founder{
