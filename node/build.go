@@ -66,7 +66,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
+		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
 		Identify: n.principal, NewID: newRequest, Observe: n.answered,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})

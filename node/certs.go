@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/node/internal/peer"
+	"tidal/node/internal/server"
 	"tidal/pki"
 )
 
@@ -34,11 +36,72 @@ func (n *node) watchCerts(run context.Context) error {
 		case <-n.o.Reload:
 			n.reloadCerts(run)
 		case now := <-tidy.C:
+			n.refuseRevoked(run)
+			n.leaveOld()
 			n.server.Tidy(now)
 		case <-run.Done():
 			return nil
 		}
 	}
+}
+
+// refuseRevoked has what the cluster has revoked refused from now on, and closes
+// the connections that were made with it before.
+func (n *node) refuseRevoked(ctx context.Context) {
+	if n.keys == nil {
+		return
+	}
+	list := n.cluster.Revoked()
+	if uint64(len(list)) == n.revoked.Load() { // nothing is ever taken off it
+		return
+	}
+	serials := make([]string, 0, len(list))
+	for _, r := range list {
+		serials = append(serials, r.Serial)
+	}
+	n.keys.Revoke(serials)
+	n.server.CloseIf(n.keys.Revoked)
+	n.net.CloseIf(n.keys.Revoked)
+	n.revoked.Store(uint64(len(list)))
+	n.log.InfoContext(ctx, "revoked certificates are refused", "count", len(list))
+}
+
+// leaveOld has connections made anew whose handshake was made with a certificate
+// that is not the node's any more: those that shook hands while it changed. And it
+// has clients come again that were let in under a root that goes, so that those
+// with a new certificate show it.
+func (n *node) leaveOld() {
+	if n.keys == nil {
+		return
+	}
+	leaf, goes := n.keys.Leaf(), n.leavingRoot()
+	n.server.RecycleIf(func(c server.Conn) bool {
+		return c.Own != nil && !c.Own.Equal(leaf) || goes != "" && under(c.Peer, goes)
+	})
+	n.net.RenewIf(func(c peer.Conn) bool { return c.Own != nil && !c.Own.Equal(leaf) })
+}
+
+// leavingRoot returns the fingerprint of the root that nobody is to be let in
+// under for much longer; "": none goes.
+func (n *node) leavingRoot() string {
+	switch r := n.cluster.Rotation(); r.Phase {
+	case api.RotateSoak, api.RotateDrop:
+		return r.Old
+	case api.RotateUndo:
+		return r.New
+	default:
+		return ""
+	}
+}
+
+// under reports whether the other side was let in under a root.
+func under(cs *tls.ConnectionState, root string) bool {
+	for _, chain := range cs.VerifiedChains {
+		if pki.Fingerprint(chain[len(chain)-1]) == root {
+			return true
+		}
+	}
+	return false
 }
 
 // reloadCerts looks at the files, and has the connections made anew that rest on
@@ -88,7 +151,7 @@ func (n *node) certsReport() *api.Certificates {
 	leaf := chain[0]
 	c := &api.Certificates{
 		Serial: pki.Serial(leaf), NotBefore: leaf.NotBefore.UTC(), NotAfter: pki.ValidUntil(chain).UTC(),
-		Due: pki.Due(leaf, time.Now()), Taken: loads.Taken, Failed: loads.Failed, Since: loads.Since.UTC().Truncate(time.Second),
+		Due: pki.Due(leaf, time.Now()), Revoked: n.revoked.Load(), Taken: loads.Taken, Failed: loads.Failed, Since: loads.Since.UTC().Truncate(time.Second),
 	}
 	for _, u := range leaf.URIs {
 		c.Identity = u.String()
@@ -111,14 +174,14 @@ func (n *node) certConns() []api.CertConns {
 		return nil
 	}
 	counts := map[api.CertConns]int{}
-	count := func(own *x509.Certificate, peer *tls.ConnectionState) {
+	count := func(own *x509.Certificate, state *tls.ConnectionState) {
 		var c api.CertConns
 		if own != nil {
 			c.Own = pki.Serial(own)
 		}
-		if len(peer.PeerCertificates) > 0 {
-			leaf := peer.PeerCertificates[0]
-			c.Peer, c.NotAfter = pki.Serial(leaf), pki.ValidUntil(peer.PeerCertificates).UTC()
+		if len(state.PeerCertificates) > 0 {
+			leaf := state.PeerCertificates[0]
+			c.Peer, c.NotAfter = pki.Serial(leaf), pki.ValidUntil(state.PeerCertificates).UTC()
 			for _, u := range leaf.URIs {
 				c.Identity = u.String()
 			}

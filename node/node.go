@@ -53,7 +53,8 @@ type node struct {
 
 	restart restart
 	lock    *directoryLock
-	keys    *pki.Keypair // nil in a plaintext cluster
+	keys    *pki.Keypair  // nil in a plaintext cluster
+	revoked atomic.Uint64 // certificates that keys refuses
 	db      *store.DB
 	stepper *rafthost.Stepper
 	host    *rafthost.Host
@@ -215,6 +216,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 		n.join(run, g)
 		n.awaitLease(ctx, run)
 	}
+	n.refuseRevoked(run) // as far as this disk knows
 	pause(run, n.o.Faults.ListenDelay)
 	n.enter(ready.Listen)
 	web, door, err := n.listen(run, g)
@@ -377,6 +379,9 @@ func (n *node) principal(cs *tls.ConnectionState) (api.Principal, error) {
 		return api.Principal{Name: "local", Role: api.RoleAdmin}, nil
 	}
 	name, role, err := pki.ClientRole(cs, n.o.Config.Cluster.Name)
+	if err == nil {
+		err = n.keys.Revoked(cs)
+	}
 	if err != nil {
 		return api.Principal{}, err
 	}

@@ -41,3 +41,16 @@ func RenewStop(ctx context.Context, dir string, w Renewal, now time.Time, after 
 		return nil
 	}}, w, now)
 }
+
+// RotateStop takes a step of a rotation, by its number, ended right after so many
+// writes and renames.
+func RotateStop(ctx context.Context, dir string, now time.Time, step, after int) error {
+	d := directory{path: dir, wrote: func(string) error {
+		if after--; after == 0 {
+			return ErrStopped
+		}
+		return nil
+	}}
+	_, err := rotate(ctx, d, now, []func(*rotating) error{(*rotating).start, (*rotating).takeOver, (*rotating).end}[step])
+	return err
+}

@@ -320,6 +320,12 @@ func (r *run) prepareRoot() error {
 		r.add("root", "", "kept", rootCert, c)
 		return nil
 	}
+	// A rotation that was killed at a bad moment leaves no authority in its place.
+	for _, aside := range []string{oldDir, nextDir} {
+		if there, statErr := r.dir.exists(aside); statErr != nil || there {
+			return errors.Join(statErr, badFile(r.dir.join(rootCert), "tidal certs rotate completes it", "is missing, and a rotation of the authority was under way"))
+		}
+	}
 	// A root that is gone must not be replaced by another under what it signed.
 	if there, statErr := r.dir.exists(interCert); statErr != nil || there {
 		return errors.Join(statErr, badFile(r.dir.join(rootCert), "put it back, or use another --dir", "is missing, and the intermediate that it signed is there"))

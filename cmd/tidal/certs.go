@@ -29,6 +29,8 @@ func (a *app) certsCommand() *cli.Command {
 			a.certsBundleCommand(),
 			a.certsExportCommand(),
 			a.certsReloadCommand(),
+			a.certsRevokeCommand(),
+			a.certsRotateCommand(),
 		},
 	}
 }

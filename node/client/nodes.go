@@ -40,6 +40,39 @@ func (c *Client) ReloadCerts(ctx context.Context, node string) (api.NodeReport, 
 	return c.order(ctx, node, api.NodeCerts, api.NodeOrder{})
 }
 
+// Revoke has the cluster refuse a certificate. Sending it again changes nothing.
+func (c *Client) Revoke(ctx context.Context, r api.Revocation) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the revocation: %w", err)
+	}
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/certs/revoked", body: body, writes: true, resend: true})
+	return err
+}
+
+// Rotation returns the rotation of the authority that is under way, or the last.
+func (c *Client) Rotation(ctx context.Context) (r api.Rotation, err error) {
+	err = c.get(ctx, "/v1/certs/rotation", &r)
+	return r, err
+}
+
+// Rotate takes a step of a rotation. Sending it again changes nothing.
+func (c *Client) Rotate(ctx context.Context, r api.Rotation) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the rotation: %w", err)
+	}
+	_, err = c.do(ctx, call{method: http.MethodPut, path: "/v1/certs/rotation", body: body, writes: true, resend: true})
+	return err
+}
+
+// Revoked lists the certificates that the cluster refuses.
+func (c *Client) Revoked(ctx context.Context) ([]api.Revocation, error) {
+	var list api.RevocationList
+	err := c.get(ctx, "/v1/certs/revoked", &list)
+	return list.Revoked, err
+}
+
 func (c *Client) order(ctx context.Context, node string, action api.NodeAction, o api.NodeOrder) (api.NodeReport, error) {
 	var r api.NodeReport
 	body, err := json.Marshal(o)

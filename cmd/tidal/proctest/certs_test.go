@@ -32,7 +32,10 @@ func (c *cluster) certs() string { return filepath.Join(c.dir, "certs") }
 // asAdmin are the flags of a command that talks to the cluster.
 func (c *cluster) asAdmin(args ...string) []string {
 	admin := filepath.Join(c.certs(), "clients", "admin")
-	return append(args, "--endpoint", c.scheme()+c.nodes[0].listen, "--ca", filepath.Join(c.certs(), "bundle.crt"),
+	for _, n := range c.nodes {
+		args = append(args, "--endpoint", c.scheme()+n.listen)
+	}
+	return append(args, "--ca", filepath.Join(c.certs(), "bundle.crt"),
 		"--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))
 }
 

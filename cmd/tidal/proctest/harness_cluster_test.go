@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/pki"
 )
 
 // buildDir holds the binary under test while the tests run.
@@ -73,6 +74,7 @@ type clusterOptions struct {
 	faults       string        // TIDAL_FAULTS of every start
 	splitMembers bool          // the member list names other proxies than advertise
 	direct       bool          // no proxies: nodes reach each other where they listen
+	liveTLS      bool          // clients take new certificates as their files change
 }
 
 // cluster is a set of nodes on loopback that end with the test.
@@ -142,6 +144,14 @@ func (c *cluster) issue(t *testing.T) {
 	cmd.Env = cleanEnv()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("certs gen: %v\n%s", err, out)
+	}
+	if c.o.liveTLS {
+		pair, err := pki.LoadClient(pki.ClientFiles(dir, "admin"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.tls = pair.ClientTLS(300 * time.Millisecond)
+		return
 	}
 	bundle, err := os.ReadFile(filepath.Join(dir, "bundle.crt"))
 	if err != nil {

@@ -74,6 +74,10 @@ func (d *draft) do(c *wire.MetaCommand) wire.MetaAnswer {
 		return d.settle(c)
 	case wire.MetaChangeRoll:
 		return d.roll(c.ID, &c.Roll)
+	case wire.MetaRevoke:
+		return d.revoke(c)
+	case wire.MetaRotate:
+		return d.rotate(c)
 	}
 	return refuse("command %s is not known", c.Kind) // the decoder lets none through
 }

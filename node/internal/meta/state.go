@@ -15,11 +15,13 @@ const (
 	keyFormation   = "formation"
 	keyNextTable   = "next/table"
 	keyNextReplica = "next/replica"
+	keyRotation    = "rotation"
 	prefixLease    = "lease/"
 	prefixMember   = "member/"
 	prefixTable    = "table/"
 	prefixDead     = "dead/"
 	prefixRoll     = "roll/"
+	prefixRevoked  = "revoked/"
 )
 
 // counterVersion is the first byte of a counter's record.
@@ -75,6 +77,12 @@ func (v *View) load(key string, value []byte) error {
 		err = v.loadDead(strings.TrimPrefix(key, prefixDead), value)
 	case strings.HasPrefix(key, prefixRoll):
 		err = v.loadRoll(strings.TrimPrefix(key, prefixRoll), value)
+	case key == keyRotation:
+		v.Rotation, err = wire.DecodeRotation(value)
+	case strings.HasPrefix(key, prefixRevoked):
+		var r wire.Revocation
+		r, err = wire.DecodeRevocation(value)
+		v.putRevocation(r)
 	default:
 		err = fmt.Errorf("of a kind %w", wire.ErrNewer)
 	}

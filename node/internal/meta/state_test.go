@@ -110,6 +110,8 @@ func (g *group) form(nodes ...string) {
 //	move ID FROM TO
 //	settle ID INDEX VOTER... [learner=N]
 //	roll ACTION ... as parseRoll reads it
+//	revoke SERIAL REASON
+//	rotate OLD NEW PHASE
 func TestState(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
@@ -149,6 +151,7 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		"create": wire.MetaCreateTable, "drop": wire.MetaDropTable,
 		"admit": wire.MetaAdmitNode, "replace": wire.MetaReplaceDisk, "move": wire.MetaMoveReplica, "settle": wire.MetaSettleTable,
 		"roll": wire.MetaChangeRoll,
+		"revoke": wire.MetaRevoke, "rotate": wire.MetaRotate,
 	}[words[0]]}
 	switch words[0] {
 	case "roll":
@@ -167,6 +170,12 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 	case "admit":
 		c.Joiner = wire.Founder{Node: words[1], Disk: disk(words[2]), Address: "https://" + words[1], Zone: "z-" + words[1]}
 		c.Known = len(words) > 3
+		return c
+	case "revoke":
+		c.Revocation = wire.Revocation{Serial: strings.Repeat("0", 32-len(words[1])) + words[1], Reason: words[2], By: "ann"}
+		return c
+	case "rotate":
+		c.Rotation = wire.Rotation{Old: strings.Repeat(words[1], 64), New: strings.Repeat(words[2], 64), Phase: words[3], By: "ann"}
 		return c
 	case "replace":
 		c.Node = words[1]
@@ -290,6 +299,12 @@ func show(v *meta.View) string {
 		b.WriteByte('\n')
 	}
 	showRolls(&b, v)
+	for _, r := range v.Revoked {
+		fmt.Fprintf(&b, "revoked %s %s by %s\n", r.Serial, r.Reason, r.By)
+	}
+	if r := v.Rotation; r.Phase != "" {
+		fmt.Fprintf(&b, "rotation from %.4s to %.4s in phase %s by %s\n", r.Old, r.New, r.Phase, r.By)
+	}
 	return b.String()
 }
 
@@ -322,11 +337,20 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 		To:     nodes[rnd.IntN(4)],
 		Index:  rnd.Uint64N(1000),
 		Roll:   randomRoll(rnd, v),
+
+		Rotation: wire.Rotation{
+			Old: strings.Repeat("a", 64), New: strings.Repeat(strconv.Itoa(rnd.IntN(2)), 64),
+			Phase: []string{api.RotateTrust, api.RotateIssue, api.RotateSoak, api.RotateDrop, api.RotateDone, api.RotateUndo, api.RotateUndone}[rnd.IntN(7)],
+		},
+		Revocation: wire.Revocation{Serial: fmt.Sprintf("%032x", rnd.IntN(40)), Reason: "lost", By: "ann"},
 	}
 	for id := range uint64(200) {
 		if rnd.IntN(2) == 0 {
 			c.Voters = append(c.Voters, id)
 		}
+	}
+	if rnd.IntN(10) == 0 { // they stand apart from the others
+		c.Kind = wire.MetaRevoke + wire.MetaKind(rnd.IntN(2))
 	}
 	if v != nil && len(v.Tables) > 0 && rnd.IntN(2) == 0 {
 		c.Table = v.Tables[rnd.IntN(len(v.Tables))].ID // nearly all ids are of tables that are gone
@@ -363,7 +387,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 		g := newGroup(t)
 		g.form("a", "b", "c")
 		taken := map[uint64]string{1: "a", 2: "b", 3: "c"}
-		for range 500 {
+		for range 600 {
 			c := randomCommand(rnd, g.s.View())
 			r := g.apply(c)
 			if r.ID != c.ID {
@@ -404,7 +428,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	for kind := wire.MetaGrantLease; kind <= wire.MetaChangeRoll; kind++ {
+	for kind := wire.MetaGrantLease; kind <= wire.MetaRotate; kind++ {
 		if done[kind] < 5 {
 			t.Errorf("%s changed something only %d times", kind, done[kind])
 		}

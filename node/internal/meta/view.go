@@ -21,6 +21,9 @@ type View struct {
 	NextReplica uint64         // id of the next replica of any group
 	Rolls       []*wire.Roll   // the last ones, in the order of their ids
 
+	Revoked  []wire.Revocation // in the order of their serials
+	Rotation wire.Rotation     // the one under way, or the last; zero: there never was one
+
 	names []*wire.Table // in the order of their names
 	dead  []deadDisk    // in the order of their ids, as text
 }

@@ -20,17 +20,24 @@ const (
 // certificate of this node or its trust changed. Those that this node dialled it
 // dials again before it lets the old ones go; who dialled the others is asked to
 // do the same. A snapshot under way keeps its connection.
-func (t *Transport) Renew() {
+func (t *Transport) Renew() { t.RenewIf(func(Conn) bool { return true }) }
+
+// RenewIf is Renew for the connections of which the function says so. One whose
+// handshake is under way is not among them: look again.
+func (t *Transport) RenewIf(so func(Conn) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, ls := range t.mu.links {
-		notify(ls.raft.renew)
-		notify(ls.call.renew)
+		for _, l := range []*link{ls.raft, ls.call} {
+			if c := l.current(); c != nil && so(connOf(c.session)) {
+				notify(l.renew)
+			}
+		}
 	}
-	for s := range t.mu.accepted {
-		if s.remote.Kind == wire.ConnRaft || s.remote.Kind == wire.ConnCall {
-			// One that is not there yet shakes hands with the new certificate, or
-			// is so far along that it is asked again when it stands.
+	for s, node := range t.mu.accepted {
+		asked := s.remote.Kind == wire.ConnRaft || s.remote.Kind == wire.ConnCall
+		if node != "" && asked && so(connOf(s)) {
+			// A queue that is full is looked at again, too.
 			_ = s.queue.push(item{kind: wire.FrameRenew})
 		}
 	}
@@ -38,10 +45,12 @@ func (t *Transport) Renew() {
 
 // Conn is a connection between nodes, as Conns lists it.
 type Conn struct {
-	Node string // at the other end
-	Own  *x509.Certificate
-	Peer *tls.ConnectionState
+	Node string               // at the other end
+	Own  *x509.Certificate    // that this side showed; nil if it is not known
+	Peer *tls.ConnectionState // nil in plaintext
 }
+
+func connOf(s *session) Conn { return Conn{Node: s.remote.Incarnation.Node, Own: s.own, Peer: s.state} }
 
 // Conns lists the connections that stand. In plaintext there is nothing to say of
 // them.
@@ -49,7 +58,7 @@ func (t *Transport) Conns() []Conn {
 	var out []Conn
 	for _, s := range t.sessions() {
 		if s.state != nil {
-			out = append(out, Conn{Node: s.remote.Incarnation.Node, Own: s.own, Peer: s.state})
+			out = append(out, connOf(s))
 		}
 	}
 	return out
@@ -179,5 +188,9 @@ func (l *link) dialNext(ctx context.Context, c *caller) (*caller, error) {
 		return nil, err
 	}
 	l.mu.cur = newCaller(s)
+	select {
+	case <-l.renew: // asked for what now stands
+	default:
+	}
 	return l.mu.cur, nil
 }

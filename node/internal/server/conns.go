@@ -15,6 +15,10 @@ import (
 // client that reaches for a connection just as it is closed would see an error.
 const oldSilence = 15 * time.Second
 
+// oldAnswer is how long one answer may go on over a connection that is to end: a
+// stream would go on for ever, and its client comes again.
+const oldAnswer = time.Minute
+
 // conns is the connections of the http.Server, but for those that a handler took
 // over: peers' are theirs.
 type conns struct {
@@ -25,9 +29,9 @@ type conns struct {
 
 // conn is one of them.
 type conn struct {
-	active bool // a request is under way
-	old    bool // its handshake was made with certificates that changed
-	spoke  time.Time
+	active bool                 // a request is under way
+	old    bool                 // its handshake was made with certificates that changed
+	spoke  time.Time            // when a request last began or ended
 	tls    *tls.ConnectionState // nil until it has spoken, and in plaintext
 }
 
@@ -53,11 +57,6 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 
 // track implements http.Server.ConnState.
 func (c *conns) track(nc net.Conn, state http.ConnState) {
-	var cs *tls.ConnectionState
-	if t, ok := nc.(*tls.Conn); ok && state == http.StateActive {
-		now := t.ConnectionState() // the handshake is over
-		cs = &now
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
@@ -76,8 +75,9 @@ func (c *conns) track(nc net.Conn, state http.ConnState) {
 		c.open[nc] = one
 	}
 	one.active, one.spoke = state == http.StateActive, c.last
-	if cs != nil {
-		one.tls = cs
+	if t, ok := nc.(*tls.Conn); ok && one.active && one.tls == nil {
+		cs := t.ConnectionState() // the handshake is over
+		one.tls = &cs
 	}
 }
 
@@ -105,12 +105,27 @@ func (s *Server) Recycle() {
 	}
 }
 
-// Tidy closes the connections on which no request is under way, and whose client's
-// certificate has ended or which are older than a change of certificates and have
-// been silent for a while.
+// RecycleIf is Recycle for the connections over TLS of which the function says so.
+func (s *Server) RecycleIf(so func(Conn) bool) {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for nc, one := range s.conns.open {
+		if one.tls != nil && so(connOf(nc, one)) {
+			one.old = true
+		}
+	}
+}
+
+// Tidy closes the connections whose client's certificate has ended, or which are
+// older than a change of certificates and have been silent for a while. A request
+// that is under way is answered first, unless its answer is a stream.
 func (s *Server) Tidy(now time.Time) {
 	s.closeIf(func(one *conn) bool {
-		return !one.active && (one.expired(now) || one.old && now.Sub(one.spoke) >= oldSilence)
+		expired, since := one.expired(now), now.Sub(one.spoke)
+		if one.active {
+			return (expired || one.old) && since >= oldAnswer
+		}
+		return expired || one.old && since >= oldSilence
 	})
 }
 
@@ -146,18 +161,21 @@ func (s *Server) Conns() []Conn {
 	defer s.conns.mu.Unlock()
 	var out []Conn
 	for nc, one := range s.conns.open {
-		if one.tls == nil {
-			continue
+		if one.tls != nil {
+			out = append(out, connOf(nc, one))
 		}
-		c := Conn{Peer: one.tls}
-		if t, ok := nc.(*tls.Conn); ok {
-			if served, ok := t.NetConn().(interface{ Served() *x509.Certificate }); ok {
-				c.Own = served.Served()
-			}
-		}
-		out = append(out, c)
 	}
 	return out
+}
+
+func connOf(nc net.Conn, one *conn) Conn {
+	c := Conn{Peer: one.tls}
+	if t, ok := nc.(*tls.Conn); ok {
+		if served, ok := t.NetConn().(interface{ Served() *x509.Certificate }); ok {
+			c.Own = served.Served()
+		}
+	}
+	return c
 }
 
 // Quiet reports whether the server may be closed without cutting anybody short:

@@ -146,6 +146,24 @@ func (b *below) Nodes(context.Context) ([]api.Node, error) {
 	return []api.Node{{Member: api.Member{Node: "a"}, Owned: 2}}, b.err
 }
 
+func (b *below) Rotation() api.Rotation { return api.Rotation{Phase: api.RotateSoak} }
+
+func (b *below) Rotate(ctx context.Context, r api.Rotation) error {
+	b.name = r.Phase + " by " + r.By
+	b.await(ctx)
+	return b.err
+}
+
+func (b *below) Revoked() []api.Revocation {
+	return []api.Revocation{{Serial: "12ab", Reason: "lost", By: "ann"}}
+}
+
+func (b *below) Revoke(ctx context.Context, r api.Revocation) error {
+	b.name = r.Serial + " " + r.Reason + " by " + r.By
+	b.await(ctx)
+	return b.err
+}
+
 func (b *below) Order(_ context.Context, node string, a api.NodeAction, o api.NodeOrder, by api.Principal) (api.NodeReport, error) {
 	b.to, b.action, b.order, b.name = node, a, o, by.Name
 	return api.NodeReport{Node: "a", Owned: 2}, b.err
@@ -185,7 +203,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Watch: g.below, Rolls: g.below, TableID: g.tableID, CheckTable: g.checkTable,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Certs: g.below, Watch: g.below, Rolls: g.below, TableID: g.tableID, CheckTable: g.checkTable,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

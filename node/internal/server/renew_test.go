@@ -109,6 +109,30 @@ func TestRecycle(t *testing.T) {
 	})
 }
 
+// TestRecycleEndsStreams: an answer that is under way while certificates change has
+// its time, and one that goes on and on is ended.
+func TestRecycleEndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.block, g.entered = make(chan struct{}), make(chan struct{}, 1)
+		c, r := g.many(t, nil)()
+		_, _ = io.WriteString(c, getRow)
+		<-g.entered
+		g.Recycle()
+		<-time.After(59 * time.Second)
+		g.Tidy(time.Now())
+		synctest.Wait()
+		if g.Connections() != 1 {
+			t.Fatal("an answer was cut off within a minute")
+		}
+		<-time.After(2 * time.Second)
+		g.Tidy(time.Now())
+		if _, err := r.ReadByte(); err == nil {
+			t.Error("the connection is still open")
+		}
+	})
+}
+
 // brief is a certificate that ends soon.
 func brief(t *testing.T, life time.Duration) tls.Certificate {
 	t.Helper()

@@ -75,6 +75,7 @@ type Options struct {
 	Members Members
 	Watch   Watch
 	Rolls   Rolls
+	Certs   Certs
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
 	// CheckTable compares the replicas of a table. Its errors are *api.Error.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"time"
 
 	"tidal/node/api"
@@ -20,7 +21,7 @@ func appendCertificates(dst []byte, c *api.Certificates) []byte {
 		dst = appendSecond(dst, t)
 	}
 	dst = AppendBool(dst, c.Due)
-	dst = AppendUvarint(AppendUvarint(dst, c.Taken), c.Failed)
+	dst = AppendUvarint(AppendUvarint(AppendUvarint(dst, c.Revoked), c.Taken), c.Failed)
 	dst = AppendUvarint(dst, uint64(len(c.Roots)))
 	for _, r := range c.Roots {
 		dst = AppendString(AppendString(dst, r.Fingerprint), clipText(r.Subject))
@@ -39,7 +40,7 @@ func readCertificates(r *Reader) *api.Certificates {
 	}
 	c.NotBefore, c.NotAfter, c.Since = readSecond(r, "not before"), readSecond(r, "not after"), readSecond(r, "since")
 	c.Due = r.Bool("due")
-	c.Taken, c.Failed = r.Uvarint("taken"), r.Uvarint("failed")
+	c.Revoked, c.Taken, c.Failed = r.Uvarint("revoked"), r.Uvarint("taken"), r.Uvarint("failed")
 	c.Roots = make([]api.Root, r.Count("roots", 3))
 	for i := range c.Roots {
 		c.Roots[i] = api.Root{Fingerprint: r.String("fingerprint", maxText), Subject: r.String("subject", maxText), NotAfter: readSecond(r, "not after")}
@@ -59,3 +60,76 @@ func readSecond(r *Reader, what string) time.Time {
 
 // clipText shortens what a reader would refuse for its length.
 func clipText(s string) string { return s[:min(len(s), maxText)] }
+
+// Revocation is a certificate that the cluster refuses.
+type Revocation struct {
+	Serial string // hex
+	Reason string // for people
+	By     string // who revoked it
+}
+
+// AppendRevocation appends the stored form of v.
+func AppendRevocation(dst []byte, v *Revocation) []byte {
+	return appendRevocation(append(dst, recordVersion), v)
+}
+
+func appendRevocation(dst []byte, v *Revocation) []byte {
+	for _, s := range []string{v.Serial, v.Reason, v.By} {
+		dst = AppendString(dst, s)
+	}
+	return dst
+}
+
+func readRevocation(r *Reader) Revocation {
+	return Revocation{Serial: r.String("serial", api.MaxSerial), Reason: r.String("reason", maxText), By: r.String("by", maxText)}
+}
+
+// DecodeRevocation reads the form of AppendRevocation.
+func DecodeRevocation(b []byte) (Revocation, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Revocation{}, fmt.Errorf("revocation: %w", err)
+	}
+	v := readRevocation(r)
+	if err := r.Done(); err != nil {
+		return Revocation{}, fmt.Errorf("revocation: %w", err)
+	}
+	return v, nil
+}
+
+// Rotation is how far one authority has taken another's place.
+type Rotation struct {
+	Old   string // fingerprint of the root that goes
+	New   string // of the one that comes
+	Phase string // of api.RotationPhases
+	By    string // who began it, or took the last step
+}
+
+// AppendRotation appends the stored form of v.
+func AppendRotation(dst []byte, v *Rotation) []byte {
+	return appendRotation(append(dst, recordVersion), v)
+}
+
+func appendRotation(dst []byte, v *Rotation) []byte {
+	for _, s := range []string{v.Old, v.New, v.Phase, v.By} {
+		dst = AppendString(dst, s)
+	}
+	return dst
+}
+
+func readRotation(r *Reader) Rotation {
+	return Rotation{Old: r.String("old root", maxText), New: r.String("new root", maxText), Phase: r.String("phase", maxText), By: r.String("by", maxText)}
+}
+
+// DecodeRotation reads the form of AppendRotation.
+func DecodeRotation(b []byte) (Rotation, error) {
+	r := NewReader(b)
+	if err := checkVersion(r); err != nil {
+		return Rotation{}, fmt.Errorf("rotation: %w", err)
+	}
+	v := readRotation(r)
+	if err := r.Done(); err != nil {
+		return Rotation{}, fmt.Errorf("rotation: %w", err)
+	}
+	return v, nil
+}

@@ -315,6 +315,8 @@ const (
 	MetaMoveReplica
 	MetaSettleTable
 	MetaChangeRoll
+	MetaRevoke
+	MetaRotate
 )
 
 // String returns the kind's name, as in logs.
@@ -342,6 +344,10 @@ func (k MetaKind) String() string {
 		return "settle-table"
 	case MetaChangeRoll:
 		return "change-roll"
+	case MetaRevoke:
+		return "revoke"
+	case MetaRotate:
+		return "rotate"
 	}
 	return "kind" + strconv.Itoa(int(k))
 }
@@ -369,6 +375,8 @@ type MetaCommand struct {
 	Learners []uint64 // settle, likewise
 
 	Roll RollCommand // change-roll
+	Revocation Revocation // revoke
+	Rotation   Rotation   // rotate: as it shall be
 }
 
 // AppendMetaCommand appends the stored form of c: the fields of its kind alone.
@@ -396,6 +404,10 @@ func AppendMetaCommand(dst []byte, c *MetaCommand) []byte {
 		dst = appendReshape(dst, c)
 	case MetaChangeRoll:
 		dst = appendRollCommand(dst, &c.Roll)
+	case MetaRevoke:
+		dst = appendRevocation(dst, &c.Revocation)
+	case MetaRotate:
+		dst = appendRotation(dst, &c.Rotation)
 	}
 	return dst
 }
@@ -431,6 +443,10 @@ func DecodeMetaCommand(b []byte) (MetaCommand, error) {
 		readReshape(r, &c)
 	case MetaChangeRoll:
 		c.Roll = readRollCommand(r)
+	case MetaRevoke:
+		c.Revocation = readRevocation(r)
+	case MetaRotate:
+		c.Rotation = readRotation(r)
 	default:
 		return MetaCommand{}, fmt.Errorf("meta command: kind %d: %w", c.Kind, ErrNewer)
 	}

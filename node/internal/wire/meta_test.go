@@ -64,6 +64,8 @@ func metaCodecs() []codec {
 			wire.MetaCommand{Kind: wire.MetaReplaceDisk, Node: "b"},
 			wire.MetaCommand{Kind: wire.MetaMoveReplica, Table: 9, From: "a", To: "d"},
 			wire.MetaCommand{Kind: wire.MetaSettleTable, Table: 9, Index: 300, Voters: []uint64{4, 9}, Learners: []uint64{10}},
+			wire.MetaCommand{Kind: wire.MetaRotate, Rotation: wire.Rotation{Old: "1a", New: "2b", Phase: "soak", By: "ann"}},
+			wire.MetaCommand{Kind: wire.MetaRevoke, Revocation: wire.Revocation{Serial: "12ab", Reason: "lost", By: "ann"}},
 			wire.MetaCommand{Kind: wire.MetaChangeRoll, ID: api.RequestID{4}, Roll: wire.RollCommand{
 				Action: api.RollEnd, Roll: 3, At: 1 << 40, Force: true, Epoch: 9, By: "ann", Node: "a", State: "drain", Note: "n",
 				Status: api.RollPaused, Ask: "pause", Why: "so", Data: []byte("{}"),
@@ -75,6 +77,8 @@ func metaCodecs() []codec {
 		codecOf("node of a roll", wire.AppendRollNode, wire.DecodeRollNode, wire.RollNode{}, wire.RollNode{
 			Node: "a", State: "drain", Note: "n", Data: []byte("{}"), Steps: []wire.RollStep{{State: "check", At: 1 << 40}, {State: "drain", At: 1 << 41}},
 		}),
+		codecOf("rotation", wire.AppendRotation, wire.DecodeRotation, wire.Rotation{Old: "1a", New: "2b", Phase: "soak", By: "ann"}, wire.Rotation{}),
+		codecOf("revocation", wire.AppendRevocation, wire.DecodeRevocation, wire.Revocation{Serial: "12ab", Reason: "lost", By: "ann"}, wire.Revocation{}),
 		codecOf("answer", wire.AppendMetaAnswer, wire.DecodeMetaAnswer,
 			wire.MetaAnswer{Changed: true, Table: 5, Replica: 12, Roll: 3, Epoch: 9},
 			wire.MetaAnswer{Code: api.CodeTableExists, Message: "so"}),

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"tidal/node/api"
+	"tidal/node/client"
+	"tidal/pki"
+)
+
+// revokeMost is how long a node may take to learn what was revoked.
+const revokeMost = 10 * time.Second
+
+func (a *app) certsRevokeCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "revoke",
+		Usage:     "have the cluster refuse a certificate, on new connections and on open ones",
+		UsageText: "tidal certs revoke FILE-OR-SERIAL [--reason TEXT] [--cluster NAME]\ntidal certs revoke --list [--cluster NAME]",
+		Description: "It is refused for ever, whatever it is valid for. The command waits until every live node refuses it. One that a\n" +
+			"live node uses is not revoked without --force: that node would lose its peers. Renew it first.",
+		Flags: append(connectFlags(),
+			&cli.StringFlag{Name: "reason", Usage: "why, a `TEXT` for people"},
+			&cli.BoolFlag{Name: "list", Usage: "list what is revoked, and revoke nothing"},
+			&cli.BoolFlag{Name: "force", Usage: "also if a live node or this client uses it"},
+			outputFlag()),
+		Action: a.certsRevoke,
+	}
+}
+
+func (a *app) certsRevoke(c *cli.Context) error {
+	format, err := formatOf(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("list") {
+		if _, err = argsOf(c); err != nil {
+			return err
+		}
+		return a.listRevoked(c, format)
+	}
+	args, err := argsOf(c, "FILE-OR-SERIAL")
+	if err != nil {
+		return err
+	}
+	serial, err := serialOf(args[0])
+	if err != nil {
+		return err
+	}
+	t, err := a.target(c)
+	if err != nil {
+		return err
+	}
+	a.say("cluster %s", t)
+	cl, err := t.connect()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if !c.Bool("force") {
+		if err = mayRevoke(c, cl, t, serial); err != nil {
+			return withHint(withCode(exitRefused, err), "renew it first: tidal certs renew; --force revokes it all the same")
+		}
+	}
+	if err = cl.Revoke(c.Context, api.Revocation{Serial: serial, Reason: c.String("reason")}); err != nil {
+		return fmt.Errorf("revoke %s: %w", serial, err)
+	}
+	if err = awaitRefused(c, cl); err != nil {
+		return err
+	}
+	if format == formatJSON {
+		return a.writeJSON(api.Revocation{Serial: serial, Reason: c.String("reason")})
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s is refused by every live node\n", serial)
+	return err
+}
+
+// serialOf takes a serial number in hex, or the file of a certificate.
+func serialOf(arg string) (string, error) {
+	serial := strings.ToLower(strings.ReplaceAll(arg, ":", "")) // as other programs write it
+	r := api.Revocation{Serial: strings.Repeat("0", max(0, api.MinSerial-len(serial))) + serial}
+	if _, err := os.Stat(arg); errors.Is(err, fs.ErrNotExist) && r.Check() == nil {
+		return r.Serial, nil
+	}
+	cert, err := pki.ReadCert(arg)
+	if err != nil {
+		return "", err
+	}
+	return pki.Serial(cert), nil
+}
+
+// mayRevoke is an error if what is to be revoked is in use where it should not be
+// cut off.
+func mayRevoke(c *cli.Context, cl *client.Client, t target, serial string) error {
+	if t.Cert != "" {
+		own, err := pki.ReadCert(t.Cert)
+		if err == nil && pki.Serial(own) == serial {
+			return errors.New("this is the certificate that this command shows: the cluster would refuse you")
+		}
+	}
+	nodes, err := cl.Nodes(c.Context)
+	if err != nil {
+		return fmt.Errorf("list the nodes: %w", err)
+	}
+	for _, n := range nodes {
+		if n.Certificates != nil && n.Certificates.Serial == serial {
+			return fmt.Errorf("node %s lives and uses this certificate: it would lose its peers", n.Node)
+		}
+	}
+	return nil
+}
+
+// awaitRefused waits until every live node refuses all that is revoked.
+func awaitRefused(c *cli.Context, cl *client.Client) error {
+	list, err := cl.Revoked(c.Context)
+	if err != nil {
+		return fmt.Errorf("list what is revoked: %w", err)
+	}
+	var behind []string
+	for end := time.Now().Add(revokeMost); ; {
+		nodes, err := cl.Nodes(c.Context)
+		if err != nil {
+			return fmt.Errorf("ask the nodes: %w", err)
+		}
+		behind = behind[:0]
+		for _, n := range nodes {
+			if n.Live && (n.Certificates == nil || n.Certificates.Revoked < uint64(len(list))) {
+				behind = append(behind, n.Node)
+			}
+		}
+		if len(behind) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return withHint(withCode(exitNotReady, fmt.Errorf("it is decided, and not known to be refused yet by node %s", strings.Join(behind, ", "))),
+				"it will be as soon as that node hears of it; run this again to see")
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-c.Done():
+			return c.Err()
+		}
+	}
+}
+
+func (a *app) listRevoked(c *cli.Context, format string) error {
+	cl, err := a.connect(c)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	list, err := cl.Revoked(c.Context)
+	if err != nil {
+		return fmt.Errorf("list what is revoked: %w", err)
+	}
+	if format == formatJSON {
+		return a.writeJSON(api.RevocationList{Revoked: slices.Concat([]api.Revocation{}, list)})
+	}
+	rows := make([][]string, 0, len(list))
+	for _, r := range list {
+		rows = append(rows, []string{r.Serial, orDash(r.By), orDash(r.Reason)})
+	}
+	return a.writeTable([]string{"SERIAL", "BY", "REASON"}, rows)
+}

@@ -1,0 +1,32 @@
+package node
+
+import (
+	"testing"
+
+	"tidal/node/api"
+	"tidal/node/internal/wire"
+)
+
+// The owner looks at a forwarded request's client again, whoever let it in: a node
+// that forwards more than it may does not thereby do it.
+func TestForwardedRoles(t *testing.T) {
+	for _, op := range []api.Op{api.OpGet, api.OpHead, api.OpPut, api.OpDelete} {
+		for _, role := range []api.Role{api.RoleNone, api.RoleReader, api.RoleWriter, api.RoleAdmin} {
+			need := api.RoleReader
+			if op == api.OpPut || op == api.OpDelete {
+				need = api.RoleWriter
+			}
+			err := allowed(&api.Request{Op: op, Principal: api.Principal{Name: "x", Role: role}})
+			if (err == nil) != (role >= need) || err != nil && api.CodeOf(err) != api.CodeForbidden {
+				t.Errorf("%s by a %s: %v", op, role, err)
+			}
+		}
+	}
+	n := &node{}
+	for _, action := range []api.NodeAction{api.NodeDrain, api.NodeUndrain, api.NodeRestart, api.NodeCerts} {
+		_, err := n.obey(t.Context(), wire.Order{Action: action, Principal: api.Principal{Name: "x", Role: api.RoleWriter}})
+		if api.CodeOf(err) != api.CodeForbidden {
+			t.Errorf("%s by a writer: %v", action, err)
+		}
+	}
+}
