@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap topcost roll rolltrouble clean
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap topcost roll rolltrouble interop rotate clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -30,6 +30,8 @@ help:
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
+	@echo 'make rotate N=5        rotate the authority, killing the command and a node in every phase, N times'
+	@echo 'make interop           etcd and nats-server on certificates of tidal certs gen; builds both'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make clean             remove what the targets above made'
 
@@ -95,5 +97,20 @@ roll:
 rolltrouble:
 	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses)$$' $(PROCTEST)
 
+rotate:
+	TIDAL_ROTATE=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestCertsRotate' $(PROCTEST)
+
+# The two are built in modules of their own, so that nothing of them gets into ours.
+ETCD ?= v3.7.3
+NATS ?= v2.15.2
+interop: .interop/etcd .interop/nats-server
+	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 10m -v -run 'TakesOurCertificates$$' $(PROCTEST)
+
+.interop/etcd:
+	.ci/foreign go.etcd.io/etcd/server/v3 $(ETCD) . $@
+
+.interop/nats-server:
+	.ci/foreign github.com/nats-io/nats-server/v2 $(NATS) . $@
+
 clean:
-	rm -rf bin dist .demo .home
+	rm -rf .interop bin dist .demo .home

@@ -150,7 +150,7 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		"expire": wire.MetaExpireLease, "withdraw": wire.MetaWithdrawLease,
 		"create": wire.MetaCreateTable, "drop": wire.MetaDropTable,
 		"admit": wire.MetaAdmitNode, "replace": wire.MetaReplaceDisk, "move": wire.MetaMoveReplica, "settle": wire.MetaSettleTable,
-		"roll": wire.MetaChangeRoll,
+		"roll":   wire.MetaChangeRoll,
 		"revoke": wire.MetaRevoke, "rotate": wire.MetaRotate,
 	}[words[0]]}
 	switch words[0] {

@@ -374,9 +374,9 @@ type MetaCommand struct {
 	Voters   []uint64 // settle: the configuration applied there
 	Learners []uint64 // settle, likewise
 
-	Roll RollCommand // change-roll
-	Revocation Revocation // revoke
-	Rotation   Rotation   // rotate: as it shall be
+	Roll       RollCommand // change-roll
+	Revocation Revocation  // revoke
+	Rotation   Rotation    // rotate: as it shall be
 }
 
 // AppendMetaCommand appends the stored form of c: the fields of its kind alone.
