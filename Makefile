@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap topcost roll rolltrouble interop rotate clean
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned topcost roll rolltrouble interop rotate clean
 
 help:
 	@echo 'make build             bin/tidal'
@@ -25,6 +25,7 @@ help:
 	@echo 'make failover N=5      kill and freeze the owner of tables under load, N times: how long they stand still'
 	@echo 'make controls N=5      the same with a defect switched on: the test must notice each time'
 	@echo 'make ready N=20        nodes that come back to an idle cluster, of each kind N: ready when level, and not before'
+	@echo 'make planned N=10      restarts by SIGTERM and in place, of three and five nodes, N times each: the longest waits'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
@@ -83,6 +84,13 @@ idle:
 
 ready:
 	READY_RUNS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestReady$$' $(PROCTEST)
+
+# The numbers are worth something on a machine that does nothing else.
+planned:
+	INPLACE_RUNS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestInPlace$$' $(PROCTEST)
+	INPLACE_RUNS=$(N) INPLACE_NODES=5 $(GO) test -count=1 -timeout 120m -v -run '^TestInPlace$$' $(PROCTEST)
+	GRACEFUL_RUNS=$(N) GRACEFUL_NODES=5 $(GO) test -count=1 -timeout 120m -v -run '^TestGraceful$$' $(PROCTEST)
+	GRACEFUL_RUNS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestGracefulTwice$$' $(PROCTEST)
 
 gap:
 	GAP_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestHandOverGap$$' $(PROCTEST)

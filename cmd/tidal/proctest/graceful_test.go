@@ -3,6 +3,7 @@ package proctest_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,28 +17,44 @@ const (
 	gracefulTables  = 6
 	gracefulWriters = 8 // on each table
 	gracefulPace    = 250
-	gracefulFloor   = 200 // writes a second, on every table
+	gracefulFloor   = 200         // writes a second, on every table
+	plannedWait     = time.Second // what the median of many runs may wait at most
 	linkDelay       = 2 * time.Millisecond
 	slowOpening     = "listen-delay=1.5s" // as of a node with much to recover
 )
 
-// TestGraceful restarts three nodes in turn by SIGTERM under load. Nobody may
-// notice. GRACEFUL_RUNS repeats it, each time with a new cluster.
-func TestGraceful(t *testing.T) {
-	for i := range runs(t, "GRACEFUL_RUNS", 1) {
-		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
-			demandGraceful(t, gracefulRun(t, gracefulOptions{readBack: true}))
-		})
-	}
-}
+// TestGraceful restarts nodes in turn by SIGTERM under load. Nobody may notice.
+// GRACEFUL_RUNS repeats it, each time with a new cluster; GRACEFUL_NODES sets how
+// many nodes there are.
+func TestGraceful(t *testing.T) { gracefulRuns(t, gracefulOptions{readBack: true}) }
 
 // TestGracefulTwice is TestGraceful with its first node restarted once more at the
 // end: what is left of its former lives must not be taken for the present one.
-func TestGracefulTwice(t *testing.T) {
-	for i := range runs(t, "GRACEFUL_RUNS", 1) {
+func TestGracefulTwice(t *testing.T) { gracefulRuns(t, gracefulOptions{readBack: true, again: true}) }
+
+func gracefulRuns(t *testing.T, o gracefulOptions) {
+	t.Helper()
+	n := runs(t, "GRACEFUL_RUNS", 1)
+	o.nodes = runs(t, "GRACEFUL_NODES", 3)
+	var longest []time.Duration
+	for i := range n {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
-			demandGraceful(t, gracefulRun(t, gracefulOptions{readBack: true, again: true}))
+			g := gracefulRun(t, o)
+			demandGraceful(t, g)
+			longest = append(longest, g.report.longest.took.Round(time.Millisecond))
 		})
+	}
+	demandWaits(t, longest)
+}
+
+// demandWaits prints the longest wait of each run, and holds the median of many to
+// what is promised.
+func demandWaits(t *testing.T, longest []time.Duration) {
+	t.Helper()
+	t.Logf("longest wait of each run: %v", longest)
+	sorted := slices.Sorted(slices.Values(longest))
+	if n := len(sorted); n >= 5 && sorted[n/2] > plannedWait {
+		t.Errorf("the median of the longest waits is %v: at most %v is promised", sorted[n/2], plannedWait)
 	}
 }
 
@@ -135,6 +152,7 @@ func showList(t *testing.T, what string, list []string) {
 
 // gracefulOptions vary a graceful run.
 type gracefulOptions struct {
+	nodes       int    // 0: three
 	faults      string // beside the slow opening
 	again       bool   // the first node is restarted twice in a row
 	deadMembers bool   // the member list's addresses become black holes after the first start
@@ -155,7 +173,7 @@ func gracefulRun(t *testing.T, o gracefulOptions) gracefulResult {
 	if o.faults != "" {
 		faults += "," + o.faults
 	}
-	c := newCluster(t, clusterOptions{delay: linkDelay, faults: faults, splitMembers: o.deadMembers})
+	c := newCluster(t, clusterOptions{nodes: o.nodes, delay: linkDelay, faults: faults, splitMembers: o.deadMembers})
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
 	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: gracefulWriters, rate: gracefulPace})
@@ -166,9 +184,12 @@ func gracefulRun(t *testing.T, o gracefulOptions) gracefulResult {
 	}
 	pause(time.Second)
 	var g gracefulResult
-	order := []int{0, 0, 1, 2}
-	if !o.again {
-		order = order[1:]
+	var order []int
+	if o.again {
+		order = append(order, 0)
+	}
+	for i := range c.nodes {
+		order = append(order, i)
 	}
 	for _, i := range order {
 		if err := c.restart(t, f, i); err != nil {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 const (
 	loyalWriters = 5                     // on each node
 	loyalThink   = 10 * time.Millisecond // at most, between an answer and the next write
-	inPlaceWait  = time.Second           // what the median of many runs may wait at most
 )
 
 // TestInPlace restarts nodes in place under writers that never leave their node:
@@ -26,16 +24,11 @@ const (
 // Every node is restarted, and the first once more. INPLACE_RUNS repeats it, each
 // time with a new cluster; INPLACE_NODES sets how many nodes there are.
 func TestInPlace(t *testing.T) {
-	n := runs(t, "INPLACE_RUNS", 1)
 	var longest []time.Duration
-	for i := range n {
+	for i := range runs(t, "INPLACE_RUNS", 1) {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) { longest = append(longest, inPlaceRun(t)) })
 	}
-	t.Logf("longest wait of each run: %v", longest)
-	slices.Sort(longest)
-	if m := longest[len(longest)/2]; n >= 5 && m > inPlaceWait {
-		t.Errorf("the median of the longest waits is %v: at most %v is promised", m, inPlaceWait)
-	}
+	demandWaits(t, longest)
 }
 
 func inPlaceRun(t *testing.T) time.Duration {
