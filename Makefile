@@ -27,6 +27,7 @@ help:
 	@echo 'make ready N=20        nodes that come back to an idle cluster, of each kind N: ready when level, and not before'
 	@echo 'make planned N=10      restarts by SIGTERM and in place, of three and five nodes, N times each: the longest waits'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
+	@echo 'make pictures          draw the pictures in docs/img anew, from a cluster on this machine'
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
@@ -94,6 +95,10 @@ planned:
 
 gap:
 	GAP_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestHandOverGap$$' $(PROCTEST)
+
+.PHONY: pictures
+pictures: build
+	.ci/pictures bin/tidal .pictures
 
 topcost:
 	TIDAL_TOP_COST=1 $(GO) test -count=1 -timeout 20m -v -run '^TestTopCost$$' $(PROCTEST)

@@ -30,7 +30,7 @@ func (s state) Local(tables bool) api.LocalStatus { //nolint:revive // the flag 
 	reasons := n.reasons()
 	out := api.LocalStatus{
 		Ready: len(reasons) == 0, Reasons: reasons, Started: n.started.UTC(), Claim: n.cluster.Claim(),
-		Owned: n.cluster.Owned(), Held: n.tables.Len(), Space: n.space(), Requests: n.meters.counted(),
+		Owned: n.cluster.Owned(), Held: n.tables.Len(), Space: n.space(), Requests: s.Requests().Total,
 		Node: n.o.Config.Node.ID, Incarnation: n.who.Incarnation, Disk: n.who.Disk,
 		Version: n.o.Version, Draining: n.cluster.Draining(), Phase: string(*n.phase.Load()),
 		ClusterID: n.cluster.ID(), Tables: []api.LocalTable{},

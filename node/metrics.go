@@ -1,7 +1,6 @@
 package node
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 
 	"tidal/node/api"
 	"tidal/node/internal/rafthost"
@@ -114,33 +112,6 @@ func truth(b bool) float64 { //nolint:revive // the flag is the value
 		return 1
 	}
 	return 0
-}
-
-// counted returns what became of the row requests that entered here.
-func (m *meters) counted() api.Requests {
-	out := api.Requests{Longest: time.Duration(m.longest.Load()).Seconds()}
-	within := map[float64]uint64{}
-	for _, o := range m.durations {
-		var d dto.Metric
-		if h, ok := o.(prometheus.Metric); !ok || h.Write(&d) != nil {
-			continue
-		}
-		out.Served += d.GetHistogram().GetSampleCount()
-		for _, b := range d.GetHistogram().GetBucket() {
-			within[b.GetUpperBound()] += b.GetCumulativeCount()
-		}
-	}
-	for _, le := range slices.Sorted(maps.Keys(within)) {
-		out.Within = append(out.Within, api.Within{Seconds: le, Count: within[le]})
-	}
-	for _, code := range refusals() {
-		var d dto.Metric
-		if m.refused.WithLabelValues(string(code)).Write(&d) == nil {
-			out.Refused += uint64(d.GetCounter().GetValue())
-		}
-	}
-	out.Served -= min(out.Served, out.Refused)
-	return out
 }
 
 func (m *meters) handler() http.Handler {

@@ -102,7 +102,7 @@ func (m *model) dialogBox() []line {
 
 func helpLines() []string {
 	return []string{
-		"1 2 3, tab       nodes, tables, events",
+		"1 2 3 4, tab     nodes, tables, events, rolls",
 		"j k, arrows      move;  g G first and last;  ctrl-d ctrl-u half a page",
 		"enter            open: a node, its tables, a table;  esc goes back",
 		"/                filter: web  /^w/  owner=a  node=b  state!=serving",

@@ -21,7 +21,7 @@ func (m *model) pane() []line {
 		if t := m.chosenTable(); t != nil {
 			return m.tableLines(t, detailWidth, 12)
 		}
-	case viewEvents, viewNode, viewTable:
+	case viewEvents, viewRolls, viewNode, viewTable:
 	}
 	return []line{}
 }
@@ -127,7 +127,7 @@ func (m *model) localLines(r *nodeRow, w int) []line {
 	q := &s.Requests
 	out = append(out,
 		fact("requests", st, "%s/s, p99 %s", amount(r.local.Rate), secondsText(r.local.P99)),
-		fact("since start", st, "%s served, %s refused, longest %s", amount(float64(q.Served)), amount(float64(q.Refused)), secondsText(q.Longest)))
+		fact("since start", st, "%s answered, %s of them refused, longest %s", amount(float64(q.Answered)), amount(float64(q.RefusedSum())), secondsText(float64(q.LongestMicros)/1e6)))
 	return out
 }
 

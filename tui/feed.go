@@ -23,6 +23,12 @@ type Source interface {
 	UndrainNode(ctx context.Context, node string, o api.NodeOrder) (api.NodeReport, error)
 }
 
+// Journal tells of rolls; *client.Client is one.
+type Journal interface {
+	Rolls(ctx context.Context) ([]api.Roll, error)
+	Roll(ctx context.Context, id uint64) (api.Roll, error) // 0: the newest
+}
+
 // Times of a feed.
 const (
 	DefaultInterval = 500 * time.Millisecond
@@ -34,6 +40,7 @@ const (
 	downInterval    = 2 * time.Second        // between two looks at a node without a lease
 	crowd           = 10                     // with more nodes, each is asked less often
 	sameEvent       = 5 * time.Second        // two nodes that tell the same do so within it
+	rollsEvery      = 2 * time.Second        // between two looks at the journal of rolls
 	eventsHeld      = 1000
 	samples         = 600 // of a rate, that are kept
 	seriesHeld      = 2000
@@ -72,7 +79,7 @@ type asked struct {
 type counts struct {
 	at  time.Time
 	inc api.Incarnation
-	req api.Requests
+	req api.RequestCounts
 }
 
 func newFeed(src Source, name string, interval time.Duration, failed func(error)) *feed {
@@ -181,6 +188,35 @@ func (f *feed) someoneLate() bool {
 		}
 	}
 	return false
+}
+
+// askRolls looks at the journal of rolls again and again: at the list, and at what the
+// newest has done.
+func (f *feed) askRolls(ctx context.Context, j Journal) {
+	for ctx.Err() == nil {
+		f.lookAtRolls(ctx, j)
+		f.rest(ctx, rollsEvery)
+	}
+}
+
+func (f *feed) lookAtRolls(ctx context.Context, j Journal) {
+	ctx, cancel := context.WithTimeout(ctx, 2*askLimit)
+	defer cancel()
+	list, err := j.Rolls(ctx)
+	if err != nil {
+		return // how old they are is shown
+	}
+	var newest *api.Roll
+	if len(list) > 0 {
+		r, err := j.Roll(ctx, list[0].ID)
+		if err != nil {
+			return
+		}
+		newest = &r
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.picture.Rolls, f.mu.picture.Roll, f.mu.picture.RollsAt = list, newest, time.Now()
 }
 
 // answer is what one node said to a question of all.
@@ -406,34 +442,12 @@ func rates(past []counts) (rate, refused, p99 float64) {
 	if d <= 0 {
 		return math.NaN(), math.NaN(), math.NaN()
 	}
-	rate = (float64(newest.req.Served) - float64(oldest.req.Served)) / d
-	refused = (float64(newest.req.Refused) - float64(oldest.req.Refused)) / d
-	return rate, refused, percentile(oldest.req.Within, newest.req.Within, 0.99)
-}
-
-// percentile returns what a part of the requests between two counts took at most,
-// in seconds, as far as the steps of the counts tell; NaN if there were none.
-func percentile(before, after []api.Within, part float64) float64 {
-	if len(before) != len(after) || len(after) == 0 {
-		return math.NaN()
+	came := newest.req.Since(&oldest.req)
+	p99 = math.NaN()
+	if came.Answered > 0 {
+		p99 = float64(came.Quantile(0.99)) / 1e6
 	}
-	count := func(i int) float64 { return float64(after[i].Count) - float64(before[i].Count) }
-	all := count(len(after) - 1)
-	if all <= 0 {
-		return math.NaN()
-	}
-	floor, below := 0.0, 0.0
-	for i := range after {
-		n := count(i)
-		if n >= part*all {
-			if n == below {
-				return after[i].Seconds
-			}
-			return floor + (after[i].Seconds-floor)*(part*all-below)/(n-below)
-		}
-		floor, below = after[i].Seconds, n
-	}
-	return floor
+	return float64(came.Answered) / d, float64(came.RefusedSum()) / d, p99
 }
 
 // followEvents follows a node's events, and begins again when they break off.

@@ -82,7 +82,9 @@ func (n *nodes) Brief(ctx context.Context, endpoint string) (api.LocalStatus, er
 	count := uint64(time.Since(n.begun).Seconds() * 100)
 	return api.LocalStatus{
 		Node: endpoint[7:], Incarnation: incarnation(endpoint[7:], 1), Ready: true,
-		Requests: api.Requests{Served: count, Within: []api.Within{{Seconds: 0.001, Count: count / 2}, {Seconds: 0.1, Count: count}}},
+		Requests: api.RequestCounts{Answered: count, LongestMicros: 100_000, Buckets: []api.RequestBucket{
+			{Bucket: api.BucketOf(1000), Count: count - count/2}, {Bucket: api.BucketOf(95_000), Count: count / 2},
+		}},
 	}, err
 }
 
@@ -244,31 +246,6 @@ func TestFeedTellsOfAPanic(t *testing.T) {
 			t.Errorf("%v", context.Cause(ctx))
 		}
 	})
-}
-
-func TestPercentile(t *testing.T) {
-	within := func(counts ...uint64) (out []api.Within) {
-		for i, n := range counts {
-			out = append(out, api.Within{Seconds: float64(i + 1), Count: n})
-		}
-		return out
-	}
-	for _, tt := range []struct {
-		before, after []api.Within
-		want          float64
-	}{
-		{within(0, 0, 0), within(100, 100, 100), 0.99},
-		{within(50, 50, 50), within(50, 150, 150), 1.99},
-		{within(0, 0, 0), within(0, 0, 10), 2.99},
-		{within(5, 5, 5), within(5, 5, 5), math.NaN()},
-		{nil, nil, math.NaN()},
-		{within(1), within(1, 2), math.NaN()},
-	} {
-		got := percentile(tt.before, tt.after, 0.99)
-		if math.Abs(got-tt.want) > 1e-9 || math.IsNaN(got) != math.IsNaN(tt.want) {
-			t.Errorf("%v, %v: %v, want %v", tt.before, tt.after, got, tt.want)
-		}
-	}
 }
 
 func TestAmountsAreShort(t *testing.T) {

@@ -95,10 +95,12 @@ func (m *model) viewKey(name string) tea.Cmd {
 		m.show(viewTables)
 	case "3", "e":
 		m.show(viewEvents)
+	case "4", "o":
+		m.show(viewRolls)
 	case "tab":
-		m.show((m.top() + 1) % 3)
+		m.show((m.top() + 1) % lists)
 	case "shift+tab":
-		m.show((m.top() + 2) % 3)
+		m.show((m.top() + lists - 1) % lists)
 	case "?", "h", "f1":
 		m.help, m.scroll = true, 0
 	case "esc", "backspace", "left":
@@ -130,7 +132,9 @@ func (m *model) listKey(name string) {
 	}
 	switch name {
 	case "/":
-		m.input = &input{text: l.filter, was: l.filter}
+		if m.view != viewRolls {
+			m.input = &input{text: l.filter, was: l.filter}
+		}
 	case "s", ">", "S", "<":
 		cols := m.sortable()
 		if len(cols) == 0 {
@@ -161,10 +165,13 @@ func (m *model) sortable() []string {
 		return nodeColumnsSorted()
 	case viewTables:
 		return api.TableColumns()
-	case viewEvents, viewNode, viewTable:
+	case viewEvents, viewRolls, viewNode, viewTable:
 	}
 	return nil
 }
+
+// lists is how many views there are beside each other.
+const lists = 4
 
 // top returns the list that the view belongs to.
 func (m *model) top() view {
@@ -173,7 +180,7 @@ func (m *model) top() view {
 		return viewNodes
 	case viewTable:
 		return viewTables
-	case viewNodes, viewTables, viewEvents:
+	case viewNodes, viewTables, viewEvents, viewRolls:
 	}
 	return m.view
 }
@@ -216,7 +223,7 @@ func (m *model) open() {
 		}
 	case viewEvents:
 		m.openEvent()
-	case viewTable:
+	case viewRolls, viewTable:
 	}
 }
 
@@ -252,6 +259,8 @@ func (m *model) copyChosen() {
 		if rows := m.eventRows(); m.events.index < len(rows) {
 			m.yank("event", rows[m.events.index].String())
 		}
+	case viewRolls:
+		m.yank("roll", m.rollKey(m.rolls.index))
 	}
 }
 
@@ -291,7 +300,7 @@ func (m *model) typeFilter(text string) {
 		_, err = api.ParseFilter(text, tableFields())
 	case viewEvents:
 		_, err = api.ParseFilter(text, eventFields())
-	case viewNode, viewTable:
+	case viewRolls, viewNode, viewTable:
 	}
 	if err != nil {
 		m.say(true, "%s", clean(err.Error()))

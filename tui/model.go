@@ -15,7 +15,7 @@ import (
 
 // Times of the screen.
 const (
-	frameEvery = 200 * time.Millisecond // between two looks at what is known
+	frameEvery = 250 * time.Millisecond // between two looks at what is known
 	actLimit   = 10 * time.Second       // for an action
 	noticeFor  = 6 * time.Second        // that a notice stays
 	drainTTL   = 10 * time.Minute       // of a claim that is made here
@@ -28,6 +28,7 @@ const (
 	viewNodes view = iota
 	viewTables
 	viewEvents
+	viewRolls
 	viewNode  // one node
 	viewTable // one table
 )
@@ -54,6 +55,7 @@ type model struct {
 	nodes  list
 	tables list
 	events list
+	rolls  list
 	node   string      // of viewNode
 	table  api.TableID // of viewTable
 
@@ -147,11 +149,17 @@ func (m *model) settle() {
 		i := slices.IndexFunc(rows, func(r nodeRow) bool { return r.id == key })
 		return i, i >= 0
 	}, func(i int) string { return rows[i].id })
-	events := m.eventRows()
-	m.events.settle(len(events), body-1, func(key string) (int, bool) {
-		i := slices.IndexFunc(events, func(e api.Event) bool { return e.ID == key })
+	if m.view == viewEvents {
+		events := m.eventRows()
+		m.events.settle(len(events), body-1, func(key string) (int, bool) {
+			i := slices.IndexFunc(events, func(e api.Event) bool { return e.ID == key })
+			return i, i >= 0
+		}, func(i int) string { return events[i].ID })
+	}
+	m.rolls.settle(len(m.p.Rolls), body-1, func(key string) (int, bool) {
+		i := slices.IndexFunc(m.p.Rolls, func(r api.Roll) bool { return rollKey(&r) == key })
 		return i, i >= 0
-	}, func(i int) string { return events[i].ID })
+	}, m.rollKey)
 	m.settleTables(body - 1)
 }
 
@@ -173,8 +181,8 @@ func (m *model) settleTables(height int) {
 func (m *model) query(height int) api.TableQuery {
 	q := api.TableQuery{Sort: m.tables.sort, Filter: m.tables.filter}
 	height = max(height, 1)
-	q.Offset = max(0, m.tables.top-height)
-	q.Limit = min(3*height, api.MaxWindow)
+	q.Offset = max(0, m.tables.top-height/2)
+	q.Limit = min(2*height, api.MaxWindow)
 	if m.view != viewTables && m.view != viewTable {
 		q.Offset, q.Limit = 0, 0
 	}
@@ -245,9 +253,9 @@ func (m *model) eventRows() []api.Event {
 	if err != nil {
 		m.events.filter = ""
 	}
-	var out []api.Event
+	out := make([]api.Event, 0, len(m.p.Events))
 	for _, e := range slices.Backward(m.p.Events) {
-		if f.Match(e.String(), eventField(&e)) {
+		if f.Empty() || f.Match(e.String(), eventField(&e)) {
 			out = append(out, e)
 		}
 	}
@@ -283,6 +291,8 @@ func (m *model) list() *list {
 		return &m.tables
 	case viewEvents:
 		return &m.events
+	case viewRolls:
+		return &m.rolls
 	case viewNode, viewTable:
 	}
 	return nil
@@ -299,6 +309,8 @@ func (m *model) rows() (int, func(int) string) {
 	case viewEvents:
 		rows := m.eventRows()
 		return len(rows), func(i int) string { return rows[i].ID }
+	case viewRolls:
+		return len(m.p.Rolls), m.rollKey
 	case viewNode, viewTable:
 	}
 	return 0, func(int) string { return "" }
@@ -331,7 +343,7 @@ func (m *model) chosenTable() *api.Table {
 		return m.tableAt(m.tableIndex(m.table.String()))
 	case viewTables:
 		return m.tableAt(m.tables.index)
-	case viewNodes, viewEvents, viewNode:
+	case viewNodes, viewEvents, viewRolls, viewNode:
 	}
 	return nil
 }

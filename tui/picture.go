@@ -42,6 +42,9 @@ type Picture struct {
 	Events  []api.Event      // the oldest first
 	Writes  []float64        // of all tables, a second, the newest last
 	Tables  map[api.TableID][]float64
+	Rolls   []api.Roll // the newest first
+	Roll    *api.Roll  // the newest one with what it has done; nil: none
+	RollsAt time.Time  // when they came; zero: they never did
 }
 
 // age returns how old the status is.
@@ -205,6 +208,9 @@ func (p *Picture) problems(th *theme) []problem {
 		nodeProblems(&r, add)
 	}
 	p.tableProblems(add)
+	if r := p.Roll; r != nil && r.Status == api.RollPaused {
+		add(false, "roll %d is paused: %s; tidal roll resume", r.ID, clean(r.Why))
+	}
 	slices.SortStableFunc(out, func(a, b problem) int {
 		switch {
 		case a.bad == b.bad:

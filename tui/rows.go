@@ -154,7 +154,7 @@ func tableColumns() []column {
 		{id: "state", title: "STATE", width: 11, rank: 0},
 		{id: "owner", title: "OWNER", width: 8, rank: 1},
 		{id: "lag", title: "LAG", width: 6, right: true, rank: 1},
-		{id: "writes", title: "WRITES", width: 6, right: true, rank: 2},
+		{id: "writes", title: "WRITES", width: 7, right: true, rank: 2},
 		{title: "LAST MINUTE", width: 12, rank: 4},
 		{id: "replicas", title: "REPLICAS", width: 18, rank: 3},
 		{id: "place", title: "PLACE", width: 8, rank: 5},
@@ -188,6 +188,9 @@ func (m *model) tableList(w, h int, fill bool) []string {
 			continue
 		}
 		l := m.th.row(cols, m.tableCells(t), chosen, widths, i == m.tables.index)
+		out = append(out, m.th.draw(l, w, fill))
+	}
+	for _, l := range m.latest(h - len(out)) {
 		out = append(out, m.th.draw(l, w, fill))
 	}
 	return out
@@ -334,6 +337,9 @@ func eventStyle(e *api.Event) style {
 		}
 		return joining
 	case api.EventOwner:
+		if e.From == "" || e.Why == "to its place" {
+			return plain
+		}
 		return moving
 	case api.EventLease, api.EventUndrained:
 		return good

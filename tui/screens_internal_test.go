@@ -22,7 +22,7 @@ func TestGoldenScreens(t *testing.T) {
 		ascii bool
 	}{"dark": {"dark", false}, "light": {"light", false}, "ascii": {"none", true}, "nocolor": {"mono", false}}
 	views := map[string][]string{
-		"nodes": nil, "tables": {"2", "j"}, "events": {"3"}, "node": {"j", "j", "j", "j", "enter"}, "table": {"2", "enter"},
+		"nodes": nil, "tables": {"2", "j"}, "events": {"3"}, "rolls": {"4", "j"}, "node": {"j", "j", "j", "j", "enter"}, "table": {"2", "enter"},
 		"help": {"?"}, "drain": {"d"},
 	}
 	for look, l := range looks {
@@ -78,7 +78,7 @@ func TestAnySize(t *testing.T) {
 		"silent":  func() world { return &fixed{} },
 	}
 	for name, of := range worlds {
-		for _, keys := range [][]string{nil, {"2"}, {"3"}, {"enter"}, {"2", "enter"}, {"enter", "enter"}, {"2", "f", "enter"}, {"2", "/", "owner=a"}} {
+		for _, keys := range [][]string{nil, {"2"}, {"3"}, {"4"}, {"enter"}, {"2", "enter"}, {"enter", "enter"}, {"2", "f", "enter"}, {"2", "/", "owner=a"}} {
 			for _, on := range []string{"", "?", "d"} {
 				m := screenOf(t, of(), "dark", false, 80, 24)
 				m.press(keys...)
@@ -115,7 +115,7 @@ func check(t *testing.T, what, screen string, w, h int) {
 
 // TestASCII: with --ascii the frame has no other characters; names keep theirs.
 func TestASCII(t *testing.T) {
-	for _, keys := range [][]string{nil, {"3"}, {"enter"}, {"?"}, {"d"}} {
+	for _, keys := range [][]string{nil, {"3"}, {"4"}, {"enter"}, {"?"}, {"d"}} {
 		m := screenOf(t, newWorld(3), "none", true, 200, 50)
 		m.press(keys...)
 		for _, r := range m.View() {

@@ -93,12 +93,13 @@ func (t *theme) glyph(fancy, ascii string) string {
 
 func (t *theme) more() string { return t.glyph("…", "~") }
 
-// bars returns the heights of a bar, from nothing to full.
+// bars returns the heights of a bar, from nothing to as high as leaves a gap to the
+// line above.
 func (t *theme) bars() []string {
 	if t.ascii {
 		return []string{"_", ".", "-", "=", "#"}
 	}
-	return []string{"▁", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}
+	return []string{"▁", "▁", "▂", "▃", "▄", "▅", "▆", "▇"}
 }
 
 // columns returns the parts of a full cell, for charts.

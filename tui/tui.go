@@ -14,9 +14,10 @@ import (
 // Options are what the screen is made of.
 type Options struct {
 	Source   Source
-	Cluster  string // as the operator calls it
-	By       string // who acts, for claims
-	Theme    string // one of Themes
+	Journal  Journal // of rolls; nil: none is shown
+	Cluster  string  // as the operator calls it
+	By       string  // who acts, for claims
+	Theme    string  // one of Themes
 	ASCII    bool
 	NoColor  bool
 	Tmux     bool // the terminal is inside tmux
@@ -68,6 +69,9 @@ func Run(ctx context.Context, o Options) error {
 		tea.WithoutSignalHandler()) // signals end ctx
 	f.changed = func() { program.Send(newMsg{}) }
 	f.run(ctx)
+	if o.Journal != nil {
+		f.spawn(func() { f.askRolls(ctx, o.Journal) })
+	}
 	f.fault(o.Fault)
 	_, err = program.Run()
 	cause := context.Cause(ctx)

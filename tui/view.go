@@ -144,7 +144,7 @@ func (m *model) header(problems []problem) line {
 	age, who, tail := m.headAge()
 	l.parts = append(l.parts, age.parts...)
 	for _, piece := range m.headPieces() {
-		if l.width()+piece.width()+tail.width() <= m.w {
+		if l.width()+piece.width()+tail.width() < m.w {
 			l.parts = append(l.parts, piece.parts...)
 		}
 	}
@@ -184,6 +184,9 @@ func (m *model) headPieces() []line {
 	}
 	ready, all := m.ready()
 	piece("nodes", strong, "%d/%d", ready, all)
+	if r := m.p.Roll; r != nil && r.Status.Open() {
+		piece("roll", moving, "%d %s", r.ID, clean(string(r.Status)))
+	}
 	w := m.p.Status.Window
 	if w == nil {
 		return out
@@ -242,7 +245,7 @@ func (m *model) problem(list []problem, i, shown int) line {
 // tabs is the line of the views, with the path to where one is.
 func (m *model) tabs() line {
 	var l line
-	for i, name := range []string{"nodes", "tables", "events"} {
+	for i, name := range []string{"nodes", "tables", "events", "rolls"} {
 		l.add(faint, " %d", i+1)
 		if m.top() == view(i) {
 			l.add(title, " %s ", name)
@@ -261,7 +264,7 @@ func (m *model) tabs() line {
 			name = clean(t.Name)
 		}
 		l.add(strong, "%s", name)
-	case viewNodes, viewTables, viewEvents:
+	case viewNodes, viewTables, viewEvents, viewRolls:
 	}
 	if x := m.list(); x != nil && x.filter != "" {
 		l.add(faint, "  filter ")
@@ -312,6 +315,8 @@ func (m *model) footerKeys() []string {
 		keys = []string{"enter open", "/ filter", "s sort", "r reverse"}
 	case viewEvents:
 		keys = []string{"enter go there", "/ filter"}
+	case viewRolls:
+		keys = []string{"esc back"}
 	case viewNode:
 		keys = []string{"enter its tables", "d drain", "u undrain", "esc back"}
 	case viewTable:
@@ -343,7 +348,7 @@ func (m *model) body(h int) []string {
 	}
 	w := m.w
 	var pane []line
-	if m.w >= paneWidth && m.list() != nil && m.view != viewEvents {
+	if m.w >= paneWidth && (m.view == viewNodes || m.view == viewTables) {
 		w -= detailWidth + 3
 		pane = m.pane()
 	}
@@ -355,6 +360,8 @@ func (m *model) body(h int) []string {
 		out = m.tableList(w, h, pane != nil)
 	case viewEvents:
 		out = m.eventList(w, h)
+	case viewRolls:
+		out = m.rollList(w, h)
 	case viewNode:
 		return m.lines(m.nodeDetail(m.w), h)
 	case viewTable:

@@ -133,7 +133,7 @@ func newWorld(tables int) *fixed {
 		l := api.LocalStatus{
 			Node: node, Incarnation: incarnation(node, 17), Version: "v1.4.0", Phase: "serving", Ready: true, Started: at.Add(-50 * time.Hour),
 			Space: &api.Space{Available: 42e9, Total: 100e9}, Certificate: new(at.Add(90 * 24 * time.Hour)),
-			Requests: api.Requests{Served: 123456, Refused: 0, Longest: 0.21},
+			Requests: api.RequestCounts{Answered: 123456, LongestMicros: 210_000},
 		}
 		switch node {
 		case "b":
@@ -164,6 +164,18 @@ func newWorld(tables int) *fixed {
 		}
 		f.p.Events = append(f.p.Events, e)
 	}
+	f.p.RollsAt = at
+	f.p.Rolls = []api.Roll{
+		{ID: 7, Status: api.RollPaused, By: "ann@laptop[99]", Why: "node c does not come back", Began: at.Add(-5 * time.Minute), Changed: at.Add(-time.Minute)},
+		{ID: 6, Status: api.RollDone, By: "ci\x1b[2J", Began: at.Add(-72 * time.Hour), Changed: at.Add(-72*time.Hour + 95*time.Second)},
+		{ID: 5, Status: api.RollAborted, By: "ann", Why: "asked to", Began: at.Add(-90 * time.Hour), Changed: at.Add(-89 * time.Hour)},
+	}
+	newest := f.p.Rolls[0]
+	for _, n := range []api.RollNode{{Node: "a", State: "done"}, {Node: "c", State: "stop", Note: "it has no lease"}, {Node: "e", State: "check"}} {
+		n.Steps = []api.RollStep{{State: n.State, At: at.Add(-2 * time.Minute)}}
+		newest.Nodes = append(newest.Nodes, n)
+	}
+	f.p.Roll = &newest
 	return f
 }
 
@@ -185,6 +197,7 @@ func wellWorld() *fixed {
 		Nodes: map[string]api.Load{"a": {Owned: 2, Held: 6}, "b": {Owned: 2, Held: 6}, "c": {Owned: 2, Held: 6}},
 	}
 	f.p.Status = &s
+	f.p.Rolls, f.p.Roll = nil, nil
 	return f
 }
 

@@ -73,7 +73,7 @@ func (a *app) top(c *cli.Context) error {
 		return err
 	}
 	defer cl.Close()
-	o.Source, o.Cluster = cl, t.short()
+	o.Source, o.Journal, o.Cluster = cl, cl, t.short()
 	out, screen := a.stdout.(*os.File)
 	if c.Bool("once") || format != formatTable || !screen || !term.IsTerminal(int(out.Fd())) {
 		return a.topOnce(c, cl, o, format)

@@ -107,8 +107,8 @@ type LocalStatus struct {
 	Claim       *Claim       `json:"claim,omitempty"`      // on its drain
 	Space       *Space       `json:"disk_space,omitempty"` // of the data directory; absent where it cannot be told
 	// Certificate is when the node's own one expires; absent in a plaintext cluster.
-	Certificate *time.Time `json:"certificate_expires,omitempty"`
-	Requests    Requests   `json:"requests"`
+	Certificate *time.Time    `json:"certificate_expires,omitempty"`
+	Requests    RequestCounts `json:"requests"` // of this run
 
 	Certificates *Certificates `json:"certificates,omitempty"` // absent in a plaintext cluster
 	Connections  []CertConns   `json:"connections,omitempty"`  // of clients and nodes, by their certificates

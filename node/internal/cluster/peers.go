@@ -292,6 +292,9 @@ func (c *Cluster) Ready(in *ready.Input) {
 	in.Draining = c.drain.Load()
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
 	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
+	if c.mu.wasLevel && len(c.mu.unlevel) == 0 {
+		return // each replica is level, for good
+	}
 	open := c.o.Tables.All()
 	unheard := c.directory.unheard(v.Leases)
 	delete(unheard, c.o.Node)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,14 @@ type position struct {
 type gathering struct {
 	at    time.Time
 	nodes map[string][]position // in the order of the tables
+	// highest is the highest commit index of each table, in the order of the tables.
+	highest []frontier
+}
+
+// frontier is the highest commit index of a table that any node tells.
+type frontier struct {
+	table api.TableID
+	index uint64
 }
 
 // gatherings are the newest ones.
@@ -136,7 +145,36 @@ func (c *Cluster) gatherOnce(ctx context.Context) *gathering {
 	own := c.positions()
 	_ = all.Wait() // the functions return no errors
 	g.nodes[c.o.Node] = own
+	g.highest = highest(g.nodes)
 	return g
+}
+
+// highest merges what the nodes tell.
+func highest(nodes map[string][]position) []frontier {
+	rest := make([]cursor, 0, len(nodes))
+	for _, p := range nodes {
+		rest = append(rest, cursor{p})
+	}
+	var out []frontier
+	for {
+		next, more := api.TableID(math.MaxUint64), false
+		for i := range rest {
+			if p := rest[i].rest; len(p) > 0 {
+				next, more = min(next, p[0].table), true
+			}
+		}
+		if !more {
+			return out
+		}
+		f := frontier{table: next}
+		for i := range rest {
+			if p, ok := rest[i].at(next); ok {
+				f.index = max(f.index, p.commit, p.applied)
+				rest[i].rest = rest[i].rest[1:]
+			}
+		}
+		out = append(out, f)
+	}
 }
 
 // positions returns how far the replicas here are.
@@ -187,25 +225,16 @@ func (c *cursor) at(id api.TableID) (position, bool) {
 	return position{}, false
 }
 
-func cursors(g *gathering) map[string]*cursor {
-	out := map[string]*cursor{}
-	if g != nil {
-		for node, p := range g.nodes {
-			out[node] = &cursor{p}
-		}
-	}
-	return out
-}
+// heights goes through the frontiers of a gathering in the order of the tables.
+type heights struct{ rest []frontier }
 
-// frontier returns the highest commit index of a table that a node tells.
-func frontier(of map[string]*cursor, t *wire.Table) (uint64, bool) {
-	highest, known := uint64(0), false
-	for _, r := range t.Replicas {
-		if c := of[r.Node]; c != nil {
-			if p, ok := c.at(t.ID); ok {
-				highest, known = max(highest, p.commit, p.applied), true
-			}
-		}
+// at returns the frontier of a table; each call asks for a higher one.
+func (h *heights) at(id api.TableID) (uint64, bool) {
+	for len(h.rest) > 0 && h.rest[0].table < id {
+		h.rest = h.rest[1:]
 	}
-	return highest, known
+	if len(h.rest) > 0 && h.rest[0].table == id {
+		return h.rest[0].index, true
+	}
+	return 0, false
 }

@@ -95,6 +95,20 @@ func (d *directory) owners(self string) map[api.TableID]owning {
 	return out
 }
 
+// read calls f with the owner of each of the tables, as this node knows.
+func (d *directory) read(self string, tables []*wire.Table, f func(i int, o owning)) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for i, t := range tables {
+		c := d.mu.claims[t.ID]
+		o := owning{c.by.Node, c.term}
+		if own, ok := d.mu.owned[t.ID]; ok && own.Term >= o.term {
+			o = owning{self, own.Term}
+		}
+		f(i, o)
+	}
+}
+
 // tell tells what is new in a picture. The first one is how the node found the
 // cluster: its tables are no news.
 func (c *Cluster) tell(was, now *watched, first bool) { //nolint:revive // the flag is part of the picture

@@ -26,7 +26,6 @@ type sight struct {
 	place    string
 	term     uint64
 	state    api.TableState
-	live     int // replicas that are
 	frontier float64
 	lag      float64 // of the replica furthest behind
 	writes   float64
@@ -42,8 +41,10 @@ type picture struct {
 
 // pictures keep the newest one.
 type pictures struct {
-	mu   sync.Mutex
-	last *picture
+	mu    sync.Mutex
+	last  *picture
+	names []int32       // tables of the order of their names, by their place among ids
+	ids   []api.TableID // for which names holds
 }
 
 // Window describes the cluster, with a part of its tables and how far their
@@ -67,7 +68,7 @@ func (c *Cluster) Window(ctx context.Context, q api.TableQuery) (api.Status, err
 	c.addHearing(&s)
 	w := p.window
 	w.Total = len(p.tables)
-	order := sightOrder(p.tables, f, column, down)
+	order := p.sightOrder(c.pictures.byName(p), f, column, down)
 	w.Matched, w.Offset = len(order), windowAt(order, p.tables, &q)
 	shown := order[w.Offset:min(len(order), w.Offset+q.Limit)]
 	of := positionsOf(p.newest)
@@ -116,73 +117,110 @@ func (c *Cluster) takePicture(now time.Time) *picture {
 	newest, older := c.gathered.pair(now)
 	p := &picture{at: now, newest: newest, tables: make([]sight, len(v.Tables))}
 	p.window = api.Window{States: map[api.TableState]int{}, Nodes: map[string]api.Load{}}
-	owners, places, alive := c.directory.owners(c.o.Node), c.places(), c.alive()
-	is, was := cursors(newest), cursors(older)
-	all := 0.0
+	places := c.places()
+	look := newLooking(c, newest, older)
 	lag, writes := math.NaN(), math.NaN()
-	for i, t := range v.Tables {
+	c.directory.read(c.o.Node, v.Tables, func(i int, o owning) {
 		x := &p.tables[i]
-		x.of, x.place = t, places[t.ID]
-		c.sightOwner(x, owners[t.ID], alive)
-		p.window.Unknown += sightLag(x, is, was, newest, older)
-		p.window.States[x.state]++
-		countLoad(p.window.Nodes, x)
-		if !math.IsNaN(x.lag) && (math.IsNaN(lag) || x.lag > lag) {
+		x.of, x.place = v.Tables[i], places[v.Tables[i].ID]
+		look.owner(x, o)
+	})
+	for i := range p.tables {
+		x := &p.tables[i]
+		p.window.Unknown += look.lag(x)
+		if !math.IsNaN(x.lag) && !(x.lag <= lag) {
 			lag = x.lag
 		}
-		if !math.IsNaN(x.writes) {
-			all += x.writes
-			writes = all
+		switch {
+		case math.IsNaN(x.writes):
+		case math.IsNaN(writes):
+			writes = x.writes
+		default:
+			writes += x.writes
+		}
+	}
+	for _, n := range look.nodes {
+		p.window.Nodes[n.id] = n.load
+	}
+	for rank, s := range api.TableStates() {
+		if n := look.states[rank]; n > 0 {
+			p.window.States[s] = n
 		}
 	}
 	p.window.MaxLag, p.window.Writes = whole(lag), known(writes)
 	return p
 }
 
-func countLoad(nodes map[string]api.Load, x *sight) {
-	for _, r := range x.of.Replicas {
-		l := nodes[r.Node]
-		l.Held++
-		nodes[r.Node] = l
-	}
-	if x.owner != "" {
-		l := nodes[x.owner]
-		l.Owned++
-		nodes[x.owner] = l
-	}
+// looking is what one goes through the tables with, in the order of their ids.
+type looking struct {
+	nodes   []*seen
+	last    map[string]*seen // by node
+	states  [8]int           // tables, by the rank of their state
+	is, was heights
+	took    float64 // seconds between the two gatherings
+	fresh   bool    // there is a gathering
 }
 
-// hearing is whether a node has a lease, and whether it is heard now.
-type hearing struct{ heard bool }
-
-// alive returns the nodes that have a lease.
-func (c *Cluster) alive() map[string]hearing {
-	out := map[string]hearing{}
-	for _, l := range c.View().Leases {
-		node := l.Incarnation.Node
-		out[node] = hearing{heard: node == c.o.Node || c.silence(node) <= heardNow}
-	}
-	return out
+// seen is a node while one goes through the tables.
+type seen struct {
+	id        string
+	leased    bool
+	heard     bool
+	gathered  bool
+	positions cursor
+	load      api.Load
 }
 
-// sightOwner fills in a table's owner and state. An owner without a lease is none:
-// what it said of itself is old.
-func (c *Cluster) sightOwner(x *sight, o owning, alive map[string]hearing) {
-	by, leased := alive[o.node]
-	if leased {
+func newLooking(c *Cluster, newest, older *gathering) *looking {
+	l := &looking{last: map[string]*seen{}, fresh: newest != nil}
+	v := c.View()
+	for _, m := range v.Members {
+		n := &seen{id: m.Node}
+		if _, n.leased = v.Lease(m.Node); n.leased {
+			n.heard = m.Node == c.o.Node || c.silence(m.Node) <= heardNow
+		}
+		if newest != nil {
+			n.positions.rest, n.gathered = newest.nodes[m.Node]
+		}
+		l.nodes, l.last[m.Node] = append(l.nodes, n), n
+	}
+	if newest != nil {
+		l.is.rest = newest.highest
+	}
+	if older != nil {
+		l.was.rest, l.took = older.highest, newest.at.Sub(older.at).Seconds()
+	}
+	return l
+}
+
+// node returns a node; of one that is no member any more, nothing is known.
+func (l *looking) node(id string) *seen {
+	if n := l.last[id]; n != nil {
+		return n
+	}
+	return &seen{id: id}
+}
+
+// owner fills in a table's owner and state. An owner without a lease is none: what it
+// said of itself is old.
+func (l *looking) owner(x *sight, o owning) {
+	by := l.node(o.node)
+	if by.leased {
 		x.owner, x.term = o.node, o.term
+		by.load.Owned++
 	}
 	voters, live, moving := 0, 0, false
-	for _, r := range x.of.Replicas {
-		newest, _ := x.of.Replica(r.Node)
-		_, lives := alive[r.Node]
-		lives = lives && newest.ID == r.ID // an older one went with its disk
+	for i := range x.of.Replicas {
+		r := &x.of.Replicas[i]
+		n := l.node(r.Node)
+		n.load.Held++
+		lives := n.leased
+		if newest, _ := x.of.Replica(r.Node); newest.ID != r.ID {
+			lives = false // an older one went with its disk
+		}
 		moving = moving || r.Leaving || !r.Voter
 		if r.Voter {
 			voters++
-		}
-		if lives {
-			x.live++
 		}
 		if r.Voter && lives {
 			live++
@@ -202,27 +240,22 @@ func (c *Cluster) sightOwner(x *sight, o owning, alive map[string]hearing) {
 	default:
 		x.state = api.TableServing
 	}
+	l.states[x.state.Rank()]++
 }
 
-// sightLag fills in how far a table and its replicas are, and returns how many of
-// them say nothing.
-func sightLag(x *sight, is, was map[string]*cursor, newest, older *gathering) (silent int) {
+// lag fills in how far a table and its replicas are, and returns how many of them say
+// nothing.
+func (l *looking) lag(x *sight) (silent int) {
 	x.frontier, x.lag, x.writes = math.NaN(), math.NaN(), math.NaN()
-	if newest == nil {
+	if !l.fresh {
 		return len(x.of.Replicas)
 	}
-	before, had := frontier(was, x.of)
-	now, ok := frontier(is, x.of)
+	now, ok := l.is.at(x.of.ID)
 	if ok {
 		x.frontier = float64(now)
 	}
-	for _, r := range x.of.Replicas {
-		c := is[r.Node]
-		if c == nil {
-			silent++
-			continue
-		}
-		p, here := c.at(x.of.ID)
+	for i := range x.of.Replicas {
+		p, here := l.node(x.of.Replicas[i].Node).positions.at(x.of.ID)
 		if !here {
 			silent++
 			continue
@@ -231,27 +264,55 @@ func sightLag(x *sight, is, was map[string]*cursor, newest, older *gathering) (s
 			x.lag = behind
 		}
 	}
-	if ok && had && older != nil {
-		x.writes = float64(now-min(now, before)) / newest.at.Sub(older.at).Seconds()
+	if before, had := l.was.at(x.of.ID); ok && had && l.took > 0 {
+		x.writes = float64(now-min(now, before)) / l.took
 	}
 	return silent
 }
 
 // sightOrder returns the tables that match, sorted; ties are in the order of names.
-func sightOrder(tables []sight, f api.Filter, column string, down bool) []int32 {
-	order := make([]int32, 0, len(tables))
-	for i := range tables {
-		x := &tables[i]
+func (p *picture) sightOrder(names []int32, f api.Filter, column string, down bool) []int32 { //nolint:revive // the flag is the direction
+	order := make([]int32, 0, len(names))
+	for _, i := range names {
+		x := &p.tables[i]
 		if f.Empty() || f.Match(x.of.Name, x.field) {
-			order = append(order, int32(i))
+			order = append(order, i)
 		}
 	}
+	if column == "name" {
+		if down {
+			slices.Reverse(order)
+		}
+		return order
+	}
 	by := compareBy(column, down)
-	slices.SortFunc(order, func(i, j int32) int {
-		a, b := &tables[i], &tables[j]
-		return cmp.Or(by(a, b), strings.Compare(a.of.Name, b.of.Name))
-	})
+	compare := func(i, j int32) int { return by(&p.tables[i], &p.tables[j]) }
+	if !slices.IsSortedFunc(order, compare) { // as it is while nobody lags
+		slices.SortStableFunc(order, compare)
+	}
 	return order
+}
+
+// byName returns the tables in the order of their names: worked out again only when
+// tables have come or gone.
+func (p *pictures) byName(of *picture) []int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	same := len(p.names) == len(of.tables) && len(p.ids) == len(of.tables)
+	for i := range of.tables {
+		if same = same && p.ids[i] == of.tables[i].of.ID; !same {
+			break
+		}
+	}
+	if same {
+		return p.names
+	}
+	p.names, p.ids = make([]int32, len(of.tables)), make([]api.TableID, len(of.tables))
+	for i := range of.tables {
+		p.names[i], p.ids[i] = int32(i), of.tables[i].of.ID
+	}
+	slices.SortFunc(p.names, func(i, j int32) int { return strings.Compare(of.tables[i].of.Name, of.tables[j].of.Name) })
+	return p.names
 }
 
 // compareBy returns the order of a column. What is not known comes last.

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Tables struct {
 	mu struct {
 		sync.RWMutex
 		open map[api.TableID]*replica
+		// order has them in the order of the tables' ids; nil: to be made anew.
+		order []*replica
 	}
 }
 
@@ -123,7 +126,7 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 		Reopen: func() (rafthost.Machine, error) { return t.reopen(r) },
 	}
 	t.mu.Lock()
-	t.mu.open[info.ID] = r
+	t.mu.open[info.ID], t.mu.order = r, nil
 	t.mu.Unlock()
 	if err := t.o.Host.Add(ctx, g); err != nil {
 		t.forget(info.ID)
@@ -188,6 +191,7 @@ func (t *Tables) forget(id api.TableID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.mu.open, id)
+	t.mu.order = nil
 }
 
 func (t *Tables) find(id api.TableID) *replica {
@@ -246,14 +250,30 @@ func (t *Tables) Len() int {
 
 // All returns what each replica here knows, in the order of the tables' ids.
 func (t *Tables) All() []Local {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	out := make([]Local, 0, len(t.mu.open))
-	for _, r := range t.mu.open {
-		out = append(out, r.local())
+	order := t.ordered()
+	out := make([]Local, len(order))
+	for i, r := range order {
+		out[i] = r.local()
 	}
-	slices.SortFunc(out, func(a, b Local) int { return int(int64(a.ID) - int64(b.ID)) })
 	return out
+}
+
+// ordered returns the replicas in the order of the tables' ids, not to be changed.
+func (t *Tables) ordered() []*replica {
+	t.mu.RLock()
+	order := t.mu.order
+	t.mu.RUnlock()
+	if order != nil {
+		return order
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.order = make([]*replica, 0, len(t.mu.open))
+	for _, r := range t.mu.open {
+		t.mu.order = append(t.mu.order, r)
+	}
+	slices.SortFunc(t.mu.order, func(a, b *replica) int { return cmp.Compare(a.info.ID, b.info.ID) })
+	return t.mu.order
 }
 
 // Execute serves a request on this node's replica, as its owner or, for a local
