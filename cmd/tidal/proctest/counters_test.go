@@ -27,8 +27,8 @@ const (
 // TestCounters adds 1 to counters through connections that break after the request
 // was sent, between clients and nodes and between nodes, while tables are handed
 // over and their owners are killed. Each addition is sent again until its outcome
-// is known. A counter is at the number of those that were done, never at more; and
-// a row has the version that its last write was told.
+// is known. A counter is at the number of those that were done, never at more; a row
+// has the version that its last write was told; and the replicas are the same.
 func TestCounters(t *testing.T) {
 	for i := range runs(t, "COUNTERS_RUNS", 1) {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
@@ -117,6 +117,10 @@ func (k *counters) run(t *testing.T) {
 		a := k.must(t, 0, http.MethodGet, "/v1/tables/"+table+"/rows/counter", "", nil)
 		if want := strconv.FormatInt(k.counts[i].Load(), 10); string(a.body) != want {
 			k.problem("the counter of %s is at %s, and %s additions were done", table, a, want)
+		}
+		a = k.must(t, 0, http.MethodPost, "/v1/tables/"+table+"/check", "", nil)
+		if n := strings.Count(string(a.body), `"state":"same"`); a.status != http.StatusOK || n != len(k.nodes) {
+			k.problem("the replicas of %s: %s", table, a)
 		}
 	}
 	t.Logf("%d writes done, %d conditions did not hold, %d requests sent again, %d answers lost, %d owners changed",

@@ -113,3 +113,45 @@ func TestPositionOfTheClient(t *testing.T) {
 		})
 	}
 }
+
+// TestLearnsTogether: a request that is refused with less than another has learned
+// meanwhile goes on at once too, and one that is refused however new it is does not
+// ask without a pause.
+func TestLearnsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.dir.put(routeTo("b", 100))
+		g.cluster.answer = func(ctx context.Context, c call) error {
+			if c.req.ID == (api.RequestID{2}) {
+				return forgetful(500, 900)(ctx, c)
+			}
+			<-time.After(ms(10))
+			return forgetful(500, 890)(ctx, c)
+		}
+		start := time.Now()
+		go func() {
+			other := put()
+			other.ID = api.RequestID{2}
+			if _, err := g.Do(t.Context(), other); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := g.Do(t.Context(), put()); err != nil || time.Since(start) != ms(20) {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.dir.put(routeTo("b", 100))
+		at := uint64(100)
+		g.cluster.answer = func(ctx context.Context, c call) error {
+			at++
+			return forgetful(1<<40, at)(ctx, c)
+		}
+		req := put()
+		req.Deadline = time.Now().Add(ms(600))
+		if _, err := g.Do(t.Context(), req); api.CodeOf(err) != api.CodeBehind || len(g.cluster.calls()) > 6 {
+			t.Errorf("%v after %d attempts", err, len(g.cluster.calls()))
+		}
+	})
+}

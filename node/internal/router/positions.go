@@ -20,22 +20,21 @@ type positions struct {
 	}
 }
 
-// meet takes a committed position, and reports whether it is news.
-func (p *positions) meet(at api.Position) bool {
+// meet takes a committed position.
+func (p *positions) meet(at api.Position) {
 	if at.Index == 0 {
-		return false
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, old := p.mu.known[at.Table]
 	if at.Index <= known {
-		return false
+		return
 	}
 	if p.mu.known == nil || !old && len(p.mu.known) >= maxPositions {
 		p.mu.known = map[api.TableID]uint64{}
 	}
 	p.mu.known[at.Table] = at.Index
-	return true
 }
 
 // newest returns the newest position met, 0 for none.

@@ -29,6 +29,8 @@ type trip struct {
 	req   *api.Request
 	fixed bool // Born is the client's word: an attempt before this trip may have been applied
 
+	caught bool // the request was sent again at once with a newer Born, since the last look
+
 	asked   []target   // that failed since the last look; each is asked once between two looks
 	hint    string     // owner named by the last stale-owner answer
 	missed  string     // owner that could not be reached
@@ -149,7 +151,9 @@ func (t *trip) again(to target, e *api.Error) bool {
 			t.doubt()
 			return false // for ever: what is forgotten does not come back
 		}
-		if t.r.met.meet(e.At) && e.At.Index > t.req.Born.Index {
+		t.r.met.meet(e.At)
+		if !t.caught && t.r.met.newest(t.req.Born.Table) > t.req.Born.Index {
+			t.caught = true
 			return true // at once: the owner has said what this node did not know
 		}
 	}
@@ -201,7 +205,7 @@ func (t *trip) wait(ctx context.Context, changed <-chan struct{}) error {
 	case <-ctx.Done():
 	case <-changed:
 	case <-t.look.C:
-		t.asked = t.asked[:0]
+		t.asked, t.caught = t.asked[:0], false
 		t.look.Reset(t.r.o.Look)
 	}
 	t.waited += time.Since(start)
