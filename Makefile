@@ -75,7 +75,7 @@ graceful:
 	GRACEFUL_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestGraceful$$' $(PROCTEST)
 
 failover:
-	FAILOVER_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^Test(KillOwner|FreezeOwner)$$' $(PROCTEST)
+	FAILOVER_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^Test(KillOwner|FreezeOwner|FreezeDisk)$$' $(PROCTEST)
 
 controls:
 	TIDAL_CONTROLS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestControl' $(PROCTEST)

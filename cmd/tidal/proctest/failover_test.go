@@ -140,7 +140,9 @@ func (s standstill) run(t *testing.T, c *cluster, tables []string) {
 	if all.refused > 0 {
 		t.Errorf("%d of %d requests were refused", all.refused, all.total)
 	}
-	if all.longest.took > s.limit {
+	if before, _ := l.gap(500*time.Millisecond, at); before > failoverQuiet {
+		t.Logf("longest without one before the freeze: %v: this machine is too busy to hold anybody to a time", before.Round(time.Millisecond))
+	} else if all.longest.took > s.limit {
 		t.Errorf("a request took %v, want at most %v", all.longest.took, s.limit)
 	}
 	wrong, _ := readBack(c.targets(), l.mu.writes, followerLag)
