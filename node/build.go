@@ -35,7 +35,10 @@ func (n *node) build() error {
 		return err
 	}
 	n.host = rafthost.NewHost(n.stepper, 0)
-	n.tables = owner.New(owner.Options{Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold, NoIDs: f.NoRequestIDs})
+	n.tables = owner.New(owner.Options{
+		Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold, NoIDs: f.NoRequestIDs,
+		MayWrite: func(id api.TableID) error { return n.cluster.MayWrite(id) },
+	})
 	p := peer.Options{
 		Node:    c.Node.ID,
 		Hello:   func(k wire.ConnKind) wire.Hello { return n.cluster.Hello(k) },
@@ -60,6 +63,7 @@ func (n *node) build() error {
 		SuspectAfter: f.SuspectAfter, StallAfter: f.StallAfter, ReturnAfter: f.ReturnAfter,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
 	})
+	n.cluster.SetCrowded(n.space.full.Load())
 	n.meters = newMeters(n)
 	n.router = router.New(router.Options{
 		Node: c.Node.ID, Directory: directory{n.cluster}, Local: n.tables, Remote: remote{n},

@@ -2,8 +2,10 @@ package node_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"tidal/node"
+	"tidal/node/api"
 )
 
 // onSync is the real disk, on which f is called before every sync of the
@@ -144,4 +147,52 @@ func TestStall(t *testing.T) {
 	if err := c.ends("a"); !errors.Is(err, node.ErrStalled) {
 		t.Errorf("the node ended with %v", err)
 	}
+}
+
+// TestSlowDisk keeps the database from writing its tables: before it would make
+// anybody wait the node refuses writes with 429, while its loop turns and reads go
+// on. With the disk well again it takes writes by itself.
+func TestSlowDisk(t *testing.T) {
+	shut := make(chan struct{})
+	var slow atomic.Bool
+	c := newTrio(t, "a")
+	c.disk = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if slow.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			<-shut
+		}
+		return nil
+	}))
+	open := sync.OnceFunc(func() { close(shut) })
+	t.Cleanup(open)
+	c.start("a")
+	c.ready("a")
+	c.tableOfOne("a")
+	slow.Store(true)
+	row := make([]byte, api.MaxValue)
+	written := 0
+	for code := 0; code != http.StatusTooManyRequests; written++ {
+		var body []byte
+		var h http.Header
+		code, body, h = c.do(http.MethodPut, "a", fmt.Sprintf("/v1/tables/t/rows/%d", written), row)
+		switch {
+		case written > 200:
+			t.Fatalf("%d MiB were taken", written)
+		case code == http.StatusTooManyRequests && (h.Get("Retry-After") == "" || !strings.Contains(string(body), "does not keep up")):
+			t.Errorf("refused with %v: %s", h, body)
+		case code/100 != 2 && code != http.StatusTooManyRequests:
+			t.Fatalf("row %d: %d %s", written, code, body)
+		}
+	}
+	t.Logf("%d MiB were taken", written-1)
+	if code, body, _ := c.do(http.MethodGet, "a", "/v1/tables/t/rows/before", nil); code != http.StatusOK {
+		t.Errorf("a read: %d %s", code, body)
+	}
+	if code, body, _ := c.do(http.MethodGet, "a", "/health", nil); code != http.StatusOK {
+		t.Errorf("a node that pushes back is not ready: %d %s", code, body)
+	}
+	open()
+	c.await("writes are taken again", func() (bool, string) {
+		code, body, _ := c.do(http.MethodPut, "a", "/v1/tables/t/rows/after", row)
+		return code/100 == 2, string(body)
+	})
 }

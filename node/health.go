@@ -30,7 +30,7 @@ func (s state) Local(tables bool) api.LocalStatus { //nolint:revive // the flag 
 	reasons := n.reasons()
 	out := api.LocalStatus{
 		Ready: len(reasons) == 0, Reasons: reasons, Started: n.started.UTC(), Claim: n.cluster.Claim(),
-		Owned: n.cluster.Owned(), Held: n.tables.Len(), Space: n.space(), Requests: s.Requests().Total,
+		Owned: n.cluster.Owned(), Held: n.tables.Len(), Space: n.space.show(), Requests: s.Requests().Total,
 		Node: n.o.Config.Node.ID, Incarnation: n.who.Incarnation, Disk: n.who.Disk,
 		Version: n.o.Version, Draining: n.cluster.Draining(), Phase: string(*n.phase.Load()),
 		ClusterID: n.cluster.ID(), Tables: []api.LocalTable{},
@@ -50,15 +50,6 @@ func (s state) Local(tables bool) api.LocalStatus { //nolint:revive // the flag 
 		})
 	}
 	return out
-}
-
-// space returns how much room the data directory's file system has.
-func (n *node) space() *api.Space {
-	u, err := n.o.Disk.GetDiskUsage(n.o.Config.Node.Data)
-	if err != nil {
-		return nil
-	}
-	return &api.Space{Available: u.AvailBytes, Total: u.TotalBytes}
 }
 
 // Health implements server.State.
@@ -89,6 +80,7 @@ func (n *node) reasons() []api.Reason {
 	if still, stalled := n.dog.Still(); stalled {
 		in.Stalled = still
 	}
+	in.Full = n.space.complaint()
 	out := ready.Reasons(in)
 	if waiting := n.cluster.Waiting(); waiting != "" {
 		for i := range out {

@@ -78,6 +78,8 @@ func newMeters(n *node) *meters {
 			func() float64 { return time.Duration(m.longest.Load()).Seconds() }),
 		gauge("tidal_raft_log_bytes", "Bytes that the logs of all groups take on the disk, roughly.", func() float64 { return float64(n.host.LogBytes()) }),
 		gauge("tidal_raft_groups_awake", "Raft groups on this node that are not quiet.", func() float64 { return float64(n.host.Awake()) }),
+		gauge("tidal_disk_load", "How far the database is behind its disk: 0 not, 1 no more writes are taken, 2 the raft loop waits.",
+			func() float64 { return float64(n.db.Load()) }),
 		gauge("tidal_raft_stalled_seconds", "How long the raft loop has stood still; 0 while it turns.", func() float64 {
 			if still, stalled := n.dog.Still(); stalled {
 				return still.Seconds()
@@ -95,6 +97,7 @@ func newMeters(n *node) *meters {
 	)
 	m.registry.MustRegister(snapshotMeters(n)...)
 	m.registry.MustRegister(newCertMeters(n))
+	m.registry.MustRegister(spaceMeters(n)...)
 	return m
 }
 
@@ -102,7 +105,7 @@ func newMeters(n *node) *meters {
 func refusals() []api.Code {
 	return []api.Code{
 		api.CodeStaleOwner, api.CodeNoOwner, api.CodeOwnerUnreachable, api.CodeOutcomeUnknown, api.CodeBehind,
-		api.CodeTooMany, api.CodeNotReady,
+		api.CodeTooMany, api.CodeNotReady, api.CodeDiskFull,
 	}
 }
 

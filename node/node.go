@@ -50,6 +50,7 @@ type node struct {
 	phase atomic.Pointer[ready.Phase]
 	fatal chan error // the disk can no longer be trusted
 	dog   *watchdog
+	space *space
 
 	restart restart
 	lock    *directoryLock
@@ -96,6 +97,8 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	g.Go(func() error { return n.host.Run(run) })
 	g.Go(func() error { return n.trim(run) })
 	g.Go(func() error { return n.watchCerts(run) })
+	g.Go(func() error { return n.keepSpace(run) })
+	g.Go(func() error { return n.db.WatchLoad(run, n.host.Wake) })
 	g.Go(func() error { return n.life(ctx, run, g) })
 	g.Go(func() error {
 		select {
@@ -171,6 +174,10 @@ func (n *node) prepare() error {
 		return err
 	}
 	if n.lock, err = lockDirectory(c.Node.Data, n.o.Lock); err != nil {
+		return err
+	}
+	n.space = newSpace(n)
+	if err = n.space.look(); err != nil {
 		return err
 	}
 	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die})

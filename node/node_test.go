@@ -78,6 +78,7 @@ func (c *trio) startWith(id string, change func(*config.Config)) {
 	cfg := config.Default()
 	cfg.Node.ID, cfg.Node.Data = id, filepath.Join(c.dir, id)
 	cfg.Node.Listen, cfg.Node.Advertise = c.ports[id], c.url(id)
+	cfg.Disk = config.Disk{Ballast: "16MiB", Reserve: "64MiB"}
 	cfg.Cluster.Name, cfg.Cluster.Members = "test", map[string]string{}
 	for id := range c.ports {
 		cfg.Cluster.Members[id] = c.url(id)

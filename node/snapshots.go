@@ -26,6 +26,7 @@ func (n *node) buildSnapshots() (err error) {
 	})
 	n.receiver, err = rafthost.NewReceiver(rafthost.ReceiverOptions{
 		DB: n.db, Dir: filepath.Join(n.o.Config.Node.Data, stagingFolder), Log: n.log,
+		Room: n.space.room,
 	})
 	return err
 }

@@ -207,6 +207,7 @@ func (f *fleet) prepare(ctx context.Context) error {
 	for _, n := range f.state.Nodes {
 		text, err := toml.Marshal(config.Config{
 			Node:    config.Node{ID: n.ID, Data: filepath.Join(f.dir, "nodes", n.ID, "data"), Listen: n.address(), Advertise: n.url()},
+			Disk:    config.Disk{Ballast: "16MiB", Reserve: "64MiB"}, // not a share of somebody's own disk
 			Cluster: config.Cluster{Name: devContext, Members: members},
 			TLS:     config.TLS{CA: f.cert("bundle.crt"), Cert: f.cert("nodes", n.ID, "tls.crt"), Key: f.cert("nodes", n.ID, "tls.key")},
 		})

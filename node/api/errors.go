@@ -34,6 +34,8 @@ const (
 
 	CodePreconditionFailed Code = "precondition-failed"
 
+	CodeDiskFull Code = "disk-full"
+
 	CodeNodeNotFound Code = "node-not-found"
 	CodeClaimed      Code = "claimed"
 	CodeCheckFailed  Code = "check-failed"
@@ -85,6 +87,7 @@ func Kinds() []Kind {
 		{CodeNotReady, http.StatusServiceUnavailable, OutcomeNone, false},
 		{CodeInternal, http.StatusInternalServerError, OutcomeUnknown, false},
 		{CodePreconditionFailed, http.StatusPreconditionFailed, OutcomeDone, false},
+		{CodeDiskFull, http.StatusInsufficientStorage, OutcomeNone, false},
 		{CodeNodeNotFound, http.StatusNotFound, OutcomeDone, false},
 		{CodeClaimed, http.StatusConflict, OutcomeDone, false},
 		{CodeCheckFailed, http.StatusConflict, OutcomeDone, false},

@@ -69,7 +69,9 @@ type Member struct {
 	Address string `json:"address"` // from the member list or the last lease
 	Voter   bool   `json:"meta_voter"`
 	Live    bool   `json:"live"`
-	Lease   *Lease `json:"lease,omitempty"`
+	// DiskFull says that the node's disk has hardly any space left: it takes no rows.
+	DiskFull bool   `json:"disk_full,omitempty"`
+	Lease    *Lease `json:"lease,omitempty"`
 	// Silent is for how many milliseconds the answering node has heard nothing of
 	// it, in windows of GET /cluster/status; absent of itself, and of a node that it
 	// has never heard.
@@ -136,7 +138,7 @@ type Health struct {
 
 // Reason is one thing that keeps a node from being ready.
 type Reason struct {
-	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, draining, meta-behind, table-behind, isolated, stalled, stopping
+	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, draining, meta-behind, table-behind, isolated, stalled, disk-full, stopping
 	Detail string `json:"detail"`
 	Table  string `json:"table,omitempty"`
 	Lag    uint64 `json:"lag,omitempty"`

@@ -11,6 +11,7 @@ import (
 // absolute and Node.Advertise filled in.
 type Config struct {
 	Node    Node    `toml:"node"`
+	Disk    Disk    `toml:"disk"`
 	Cluster Cluster `toml:"cluster"`
 	TLS     TLS     `toml:"tls"`
 }
@@ -22,6 +23,13 @@ type Node struct {
 	Listen    string `toml:"listen"`    // HOST:PORT
 	Advertise string `toml:"advertise"` // URL under which peers and clients reach this node
 	Zone      string `toml:"zone"`      // failure domain, may be empty
+}
+
+// Disk says how much of the file system of the data directory the node leaves
+// free: sizes as ParseSize reads them, or Auto.
+type Disk struct {
+	Ballast string `toml:"ballast"` // held by a file that goes when nothing else is left
+	Reserve string `toml:"reserve"` // below it the node takes no more rows
 }
 
 // Cluster says what the node belongs to.
@@ -49,7 +57,7 @@ const DefaultPort = 8433
 
 // Default returns the configuration before anything is said.
 func Default() Config {
-	return Config{Node: Node{Listen: "127.0.0.1:8433"}}
+	return Config{Node: Node{Listen: "127.0.0.1:8433"}, Disk: Disk{Ballast: Auto, Reserve: Auto}}
 }
 
 // Plaintext reports whether the node speaks without TLS, which Validate allows

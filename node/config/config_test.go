@@ -21,6 +21,10 @@ listen    = "0.0.0.0:8433"
 advertise = "https://10.0.0.1:8433"
 zone      = "z1"
 
+[disk]
+ballast = "auto"
+reserve = "4GiB"
+
 [cluster]
 name = "prod"
 join = ["https://10.0.0.7:8433"]
@@ -70,6 +74,7 @@ func TestLoadFile(t *testing.T) {
 			}
 			want := config.Config{
 				Node:    config.Node{ID: "a", Data: filepath.Join(dir, "data"), Listen: "0.0.0.0:8433", Advertise: "https://10.0.0.1:8433", Zone: "z1"},
+				Disk:    config.Disk{Ballast: config.Auto, Reserve: "4GiB"},
 				Cluster: config.Cluster{Name: "prod", Join: []string{"https://10.0.0.7:8433"}, Members: map[string]string{"a": "https://node-a:8433", "b": "https://[2001:db8::2]:8433", "c": "https://node-c.example.:8433"}},
 				TLS:     config.TLS{CA: filepath.Join(dir, "certs/bundle.crt"), Cert: "/etc/tidal/tls.crt", Key: filepath.Join(dir, "tls.key")},
 			}
@@ -241,6 +246,7 @@ func TestSingle(t *testing.T) {
 	}
 	want := config.Config{
 		Node:    config.Node{ID: "a", Data: "/d", Listen: "127.0.0.1:8433", Advertise: "http://127.0.0.1:8433"},
+		Disk:    config.Disk{Ballast: config.Auto, Reserve: config.Auto},
 		Cluster: config.Cluster{Name: "single", Members: map[string]string{"a": "http://127.0.0.1:8433"}},
 	}
 	if diff := cmp.Diff(want, e.Config); diff != "" {

@@ -51,6 +51,14 @@ func Keys() []Key {
 			text: func(c *Config) *string { return &c.Node.Zone },
 		},
 		{
+			Name: "disk.ballast", Form: "SIZE", Doc: "space that a file holds for when no other is left, or auto: 1 %, at most 1GiB",
+			text: func(c *Config) *string { return &c.Disk.Ballast },
+		},
+		{
+			Name: "disk.reserve", Form: "SIZE", Doc: "free space below which the node takes no more rows, or auto: 5 %, at most 2GiB",
+			text: func(c *Config) *string { return &c.Disk.Reserve },
+		},
+		{
 			Name: "cluster.name", Form: "NAME", Doc: "name of the cluster, as its certificates carry it",
 			text: func(c *Config) *string { return &c.Cluster.Name },
 		},

@@ -35,6 +35,7 @@ func (p *KeyError) Error() string {
 func (c Config) Validate() error {
 	v := &validator{c: c}
 	v.node()
+	v.disk()
 	v.members()
 	v.joins()
 	v.addresses()
@@ -75,6 +76,15 @@ func (v *validator) node() {
 	}
 	if err := checkListen(n.Listen); err != nil {
 		v.add("node.listen", fmt.Sprintf("as 0.0.0.0:%d or [::]:%d", DefaultPort, DefaultPort), "%q %v", n.Listen, err)
+	}
+}
+
+func (v *validator) disk() {
+	d := v.c.Disk
+	for _, x := range []struct{ key, value string }{{"disk.ballast", d.Ballast}, {"disk.reserve", d.Reserve}} {
+		if _, err := sizeOf(x.value, 0); err != nil {
+			v.add(x.key, "as auto, 512MiB or 2GiB", "%v", err)
+		}
 	}
 }
 

@@ -51,6 +51,8 @@ func TestValidate(t *testing.T) {
 		{"long id", valid, func(c *config.Config) { c.Node.ID = strings.Repeat("a", 33) }, "is not of the form"},
 		{"no data", valid, func(c *config.Config) { c.Node.Data = "" }, "node.data: it is missing"},
 		{"bad zone", valid, func(c *config.Config) { c.Node.Zone = "z_1" }, "node.zone: "},
+		{"disk in words", valid, func(c *config.Config) { c.Disk.Reserve = "some" }, `disk.reserve: "some" is not a size (as auto, 512MiB or 2GiB)`},
+		{"disk", valid, func(c *config.Config) { c.Disk = config.Disk{Ballast: "0", Reserve: "1GiB"} }, ""},
 		{"no name", valid, func(c *config.Config) { c.Cluster.Name = "" }, "cluster.name: it is missing"},
 		{"name with hyphen", valid, func(c *config.Config) { c.Cluster.Name = "prod-" }, "ends in a hyphen"},
 

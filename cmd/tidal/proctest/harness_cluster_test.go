@@ -173,6 +173,7 @@ func (c *cluster) toml(n *node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[node]\nid = %q\ndata = %q\nlisten = %q\nadvertise = %q\n", n.id,
 		filepath.Join(c.dir, n.id), n.listen, c.scheme()+n.reached(n.proxy))
+	b.WriteString("\n[disk]\nballast = \"16MiB\"\nreserve = \"64MiB\"\n")
 	b.WriteString("\n[cluster]\nname = \"test\"\n")
 	founders := c.founders()
 	if slices.Contains(founders, n) {

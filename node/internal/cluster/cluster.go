@@ -105,6 +105,7 @@ type Cluster struct {
 	exits   chan struct{} // capacity 1: held while a node is let go
 	asked   asked         // who asks to be let go, at the meta leader
 	rolls   heardRolls    // when the holder of the roll's lock was heard, at the meta leader
+	room    room          // whose disks are full
 
 	shown []wire.Member // of which the host knows where the meta replicas are; keep's own
 

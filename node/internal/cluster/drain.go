@@ -24,6 +24,7 @@ type claims struct {
 	epoch   uint64    // of the newest claim
 	until   time.Time // when it ends; zero: it has ended
 	leaving bool      // this node stops, whatever is claimed
+	crowded bool      // its disk is full, whatever is claimed
 
 	roll    uint64 // the newest claim is a roll's; 0: somebody else's
 	rolling uint64 // the highest epoch of a roll that was obeyed here
@@ -149,8 +150,22 @@ func (s *claims) settle(now time.Time, drain *atomic.Bool) (claim *api.Claim, ch
 	} else if !s.until.IsZero() {
 		s.until, over = time.Time{}, true
 	}
-	must := live || s.leaving
+	must := live || s.leaving || s.crowded
 	return claim, drain.Swap(must) != must, over
+}
+
+// crowd notes whether the disk is full.
+func (s *claims) crowd(crowded bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.crowded = crowded
+}
+
+// wanted reports whether somebody wants this node to own nothing.
+func (s *claims) wanted(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving || s.liveLocked(now)
 }
 
 func (s *claims) leave(leaving bool) {
@@ -218,7 +233,7 @@ func (c *Cluster) keepClaim(ctx context.Context) error {
 			c.markLease(call, drain)
 			cancel()
 		}
-		if claim != nil && c.metaNow.Load().Leads {
+		if (claim != nil || c.room.own.Load()) && c.metaNow.Load().Leads {
 			call, cancel := context.WithTimeout(ctx, time.Second)
 			c.leaveMeta(call)
 			cancel()

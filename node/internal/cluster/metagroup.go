@@ -99,6 +99,7 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 		return fmt.Errorf("meta group: node %s is not among the members of cluster %s", c.o.Node, f.ClusterID)
 	}
 	g := rafthost.GroupOptions{
+		Vital: true,
 		Group: uint64(api.MetaGroup), Replica: own, Nodes: metaNodes(v.Members),
 		Machine: &machine{c: c, state: state}, Gauge: &c.gauge,
 		First:    func(b *store.Batch) { writeMeta(b, first) },

@@ -50,6 +50,10 @@ func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
 	if c.directory.heard(from, hb) || changed {
 		c.changed.fire()
 	}
+	if others, changed := c.room.heard(from.Node, hb.Crowded); changed {
+		c.o.Host.CrowdedPeers(others)
+		c.changed.fire()
+	}
 }
 
 // Beat returns what to tell a peer. The first of a connection has the host say
@@ -58,7 +62,9 @@ func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat { //nolint:revive
 	if full {
 		c.o.Host.Welcome(peer)
 	}
-	hb := &wire.Heartbeat{Pass: c.o.Host.Synced(), Full: full, Hears: c.pulses.living(), Age: c.o.Host.Idle()}
+	hb := &wire.Heartbeat{
+		Pass: c.o.Host.Synced(), Full: full, Hears: c.pulses.living(), Age: c.o.Host.Idle(), Crowded: c.room.own.Load(),
+	}
 	c.directory.beat(peer, hb, func(id api.TableID) uint64 {
 		l, _ := c.o.Tables.Local(id)
 		return l.Commit
@@ -289,7 +295,7 @@ func (c *Cluster) Ready(in *ready.Input) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in.Leased = c.mu.lease.granted
-	in.Draining = c.drain.Load()
+	in.Draining = c.claims.wanted(time.Now())
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
 	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
 	if c.mu.wasLevel && len(c.mu.unlevel) == 0 {

@@ -242,6 +242,7 @@ func (c *Cluster) statusHead() api.Status {
 	}
 	for _, m := range v.Members {
 		out := api.Member{Node: m.Node, Disk: m.Disk, Address: m.Address, Voter: m.Voter}
+		out.DiskFull = c.room.crowded(m.Node) || m.Node == c.o.Node && c.room.own.Load()
 		if l, live := v.Lease(m.Node); live {
 			out.Live = true
 			out.Lease = &api.Lease{

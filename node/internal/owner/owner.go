@@ -33,6 +33,9 @@ type Options struct {
 	// MadeBytes and KeyedBytes bound what a table remembers of its answers; 0: as
 	// table.Machine.Bound says.
 	MadeBytes, KeyedBytes int64
+	// MayWrite returns an error if no row may be written to a table now, for want of
+	// space on disks; nil: it always may.
+	MayWrite func(api.TableID) error
 	// Hold keeps a table without an owner for so long before each hand-over: a
 	// fault for tests.
 	Hold time.Duration
@@ -332,6 +335,11 @@ func (t *Tables) read(r *replica, req *api.Request) (*api.Response, error) {
 }
 
 func (t *Tables) write(ctx context.Context, r *replica, req *api.Request) (*api.Response, error) {
+	if t.o.MayWrite != nil {
+		if err := t.o.MayWrite(r.info.ID); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.room(ctx, r, req); err != nil {
 		return nil, err
 	}
@@ -365,6 +373,11 @@ func (t *Tables) refusal(r *replica, err error) error {
 	case errors.Is(err, rafthost.ErrBusy):
 		return &api.Error{
 			Code: api.CodeTooMany, Message: "node " + t.o.Node + " has too many writes under way for table " + r.info.Name,
+			RetryAfter: time.Second,
+		}
+	case errors.Is(err, rafthost.ErrSlowDisk):
+		return &api.Error{
+			Code: api.CodeTooMany, Message: "the disk of node " + t.o.Node + ", which owns table " + r.info.Name + ", does not keep up with the writes",
 			RetryAfter: time.Second,
 		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -71,6 +71,7 @@ type group struct {
 	stamped     time.Duration
 	stampedTerm uint64
 
+	vital    bool // takes entries, however little space there is
 	restless bool // never quiet, and followers are told of commits at once
 	rest
 	beat
@@ -139,7 +140,7 @@ func openGroup(o Options, cache *raftlog.Cache, g GroupOptions) (*group, error) 
 		id: g.Group, log: log, rn: rn, machine: g.Machine, reopen: g.Reopen, gauge: gauge, nodes: g.Nodes,
 		state:    State{Replica: g.Replica, Term: log.Hard().Term},
 		appended: map[[16]byte][]proposal{}, lostAs: lostAs,
-		restless: g.Restless,
+		restless: g.Restless, vital: g.Vital,
 	}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tidal/node/internal/store"
 )
 
 // Bounds of the inbox.
@@ -75,13 +77,25 @@ func (h *Host) Run(ctx context.Context) (err error) {
 	due := time.NewTimer(h.tick)
 	defer due.Stop()
 	for {
+		ticked := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			h.stepper.Tick()
+			ticked = true
 		case <-due.C:
 		case <-h.wake:
+		}
+		load := h.stepper.o.DB.Load()
+		h.stepper.Slow(load >= store.LoadHeavy)
+		if load == store.LoadFull {
+			// The database would make the loop wait. So nothing begins, not even a
+			// tick, as if it did: the node is stalled. But the loop can be asked.
+			h.listen()
+			continue
+		}
+		if ticked {
+			h.stepper.Tick()
 		}
 		if err := h.turn(); err != nil { //nolint:contextcheck // a pass that began is carried out
 			return err
@@ -93,18 +107,13 @@ func (h *Host) Run(ctx context.Context) (err error) {
 	}
 }
 
+// Wake has the loop look again at what it could not do.
+func (h *Host) Wake() { h.signal() }
+
 // turn takes the inbox in and makes one pass. What is left to do wakes the next:
 // a busy loop must still see its ticks and the end of its context.
 func (h *Host) turn() error {
-	for _, i := range h.take() {
-		if i.call != nil {
-			i.call(h.stepper)
-			continue
-		}
-		// A damaged batch cannot come over TLS; what stood before the damage
-		// was taken, the rest is as lost as on a bad network.
-		_ = h.stepper.Deliver(i.from, i.start, i.batch)
-	}
+	h.listen()
 	h.stepper.Stand(h.Clock())
 	if !h.stepper.Dirty() {
 		return nil
@@ -120,6 +129,19 @@ func (h *Host) turn() error {
 		h.signal()
 	}
 	return nil
+}
+
+// listen takes the inbox in.
+func (h *Host) listen() {
+	for _, i := range h.take() {
+		if i.call != nil {
+			i.call(h.stepper)
+			continue
+		}
+		// A damaged batch cannot come over TLS; what stood before the damage
+		// was taken, the rest is as lost as on a bad network.
+		_ = h.stepper.Deliver(i.from, i.start, i.batch)
+	}
 }
 
 func (h *Host) take() []item {
@@ -229,9 +251,12 @@ func (h *Host) waitHolding(ctx context.Context, size int, lost error, f func(s *
 var errLoopEnded = errors.New("the raft loop ended")
 
 // Propose replicates data as an entry of a group and returns the machine's
-// answer. Errors: ErrNoGroup, ErrNotLeader, ErrBusy and ErrStopped (nothing was
-// done), ErrUnknown (it may have been, or may still be).
+// answer. Errors: ErrNoGroup, ErrNotLeader, ErrBusy, ErrSlowDisk and ErrStopped
+// (nothing was done), ErrUnknown (it may have been, or may still be).
 func (h *Host) Propose(ctx context.Context, group uint64, id [16]byte, data []byte) (any, error) {
+	if h.stepper.o.DB.Load() >= store.LoadHeavy {
+		return nil, ErrSlowDisk
+	}
 	return h.waitHolding(ctx, len(data), ErrUnknown, func(s *Stepper, done func(any, error)) { s.Propose(group, id, data, done) })
 }
 

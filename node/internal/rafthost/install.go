@@ -93,7 +93,7 @@ func (s *Stepper) ingest(g *group, m *pb.Message) error {
 // until it is told how that ended.
 func (s *Stepper) ship(g *group, m *pb.Message) {
 	to, node := m.GetTo(), g.nodes[m.GetTo()]
-	if node == "" || s.o.Shipper == nil {
+	if node == "" || s.o.Shipper == nil || s.hold.others[node] && !g.vital {
 		g.rn.ReportSnapshot(to, raft.SnapshotFailure)
 		s.touch(g)
 		return

@@ -25,6 +25,7 @@ type fabric struct {
 	defect rafthost.Defect
 	// restless groups are never quiet.
 	restless bool
+	vital    bool
 	// drop decides about each message; nil: all arrive.
 	drop func(from, to string, m wire.RaftMessage) bool
 	// sent sees each batch when it leaves.
@@ -162,7 +163,7 @@ func (f *fabric) check(err error) {
 func (n *node) options(group uint64) rafthost.GroupOptions {
 	o := rafthost.GroupOptions{
 		Group: group, Replica: replica(group, n.at), Nodes: map[uint64]string{},
-		Machine: n.machines[group], Gauge: n.gauges[group], Restless: n.f.restless,
+		Machine: n.machines[group], Gauge: n.gauges[group], Restless: n.f.restless, Vital: n.f.vital,
 		Reopen: func() (rafthost.Machine, error) { return n.reopen(group) },
 	}
 	for at := 1; at <= 3; at++ {

@@ -18,6 +18,9 @@ type ReceiverOptions struct {
 	DB  *store.DB
 	Dir string // for what is staged: of nothing else, on the file system of the database
 	Log *slog.Logger
+	// Room returns an error if there is no room for a group's snapshot of so many
+	// bytes; nil: there always is.
+	Room func(group uint64, bytes int64) error
 }
 
 // Receiver takes the snapshots that other nodes send, one after the other in the
@@ -95,6 +98,11 @@ func (r *Receiver) Receive(ctx context.Context, from string, h *Host, next func(
 		err = errors.Join(err, stage.Drop())
 		r.log(ctx, from, stage, err)
 	}()
+	if r.o.Room != nil {
+		if err := r.o.Room(head.Group, int64(head.Bytes)); err != nil {
+			return err
+		}
+	}
 	r.note(head.Group, progress{0, head.Bytes})
 	if err := ready(); err != nil {
 		return err

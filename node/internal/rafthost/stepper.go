@@ -37,6 +37,7 @@ type Stepper struct {
 	now     time.Duration // when the pass began, on the node's monotonic clock
 
 	logBytes int64
+	hold     hold
 }
 
 // NewStepper returns a Stepper without groups.
@@ -182,6 +183,9 @@ func (s *Stepper) Receive(from string, m wire.RaftMessage) {
 	default:
 		return // nothing else travels between nodes
 	}
+	if s.refuses(g, m.Message) {
+		return
+	}
 	if m.Word != nil {
 		s.hear(g, m)
 		return
@@ -289,6 +293,18 @@ type work struct {
 	votes       []*pb.Message // requests for votes, likewise: see ready
 }
 
+// bytes is how much of entries a work has.
+func (w *work) bytes() int {
+	n := 0
+	for _, e := range w.entries {
+		n += len(e.GetData())
+	}
+	for _, e := range w.appendMsg.GetEntries() {
+		n += len(e.GetData())
+	}
+	return n
+}
+
 // Pass carries out what was taken in: it gives raft the proposals and reads,
 // sends what promises nothing, applies what is committed and answers it, writes
 // once for all groups, and then sends what promises durability. now is the
@@ -297,14 +313,21 @@ func (s *Stepper) Pass(now time.Duration) error {
 	todo := s.touched
 	s.touched, s.now = nil, now
 	works := make([]work, 0, len(todo))
-	for _, g := range todo {
+	size := 0
+	for i, g := range todo {
+		if size >= maxPass {
+			s.touched = append(s.touched, todo[i:]...) // theirs is the next one
+			break
+		}
 		g.touched = false
 		if !s.parks(g) {
 			g.propose(now)
 		}
 		g.proposeConf()
 		g.read()
-		works = append(works, s.ready(g))
+		w := s.ready(g)
+		size += w.bytes()
+		works = append(works, w)
 	}
 	s.flush()
 	if err := s.apply(works); err != nil {
@@ -343,21 +366,7 @@ func (s *Stepper) ready(g *group) work {
 		case raft.LocalApplyThread:
 			w.entries, w.applyResps = m.GetEntries(), m.GetResponses()
 		default:
-			if m.GetType() == pb.MsgSnap {
-				s.ship(g, m)
-				continue
-			}
-			if m.GetType() == pb.MsgVote {
-				// It claims a log whose end may not be on the disk yet, if the append
-				// and the word to campaign came in one pass. After a crash that lost
-				// that end, the same term's next request would count votes that were
-				// given to the longer log.
-				w.votes = append(w.votes, m)
-				continue
-			}
-			if !s.withheld(g, m) {
-				s.send(g, m)
-			}
+			s.dispatch(g, m, &w)
 		}
 	}
 	g.greet(w.appendMsg)
@@ -369,6 +378,23 @@ func (s *Stepper) ready(g *group) work {
 	}
 	s.beats(g, &rd, all)
 	return w
+}
+
+// dispatch sends a message to another replica, or keeps it for when it may be sent.
+func (s *Stepper) dispatch(g *group, m *pb.Message, w *work) {
+	switch {
+	case m.GetType() == pb.MsgSnap:
+		s.ship(g, m)
+	case s.yields(g, m) || s.withheld(g, m):
+	case m.GetType() == pb.MsgVote:
+		// It claims a log whose end may not be on the disk yet, if the append
+		// and the word to campaign came in one pass. After a crash that lost
+		// that end, the same term's next request would count votes that were
+		// given to the longer log.
+		w.votes = append(w.votes, m)
+	default:
+		s.send(g, m)
+	}
 }
 
 // apply writes the effects of committed entries, not synced: the entries are on

@@ -17,6 +17,8 @@ var (
 	ErrUnknown = errors.New("the group was lost while the proposal was under way")
 	// ErrBusy: a bound of the host is reached; nothing was done.
 	ErrBusy = errors.New("the node has too much under way")
+	// ErrSlowDisk: the database falls behind its disk; nothing was done.
+	ErrSlowDisk = errors.New("the disk does not keep up")
 	// ErrNoGroup: the node holds no replica of the group; nothing was done.
 	ErrNoGroup = errors.New("no replica of the group is here")
 	// ErrTransfer: the target did not take the group over in time.
@@ -71,6 +73,9 @@ type GroupOptions struct {
 	Voters []uint64
 	First  func(b *store.Batch)
 	Gauge  *Gauge // may be nil
+	// Vital groups take entries also while the disk is crowded: they are few, and
+	// the node is of no use without them.
+	Vital bool
 	// Restless keeps the group from being quiet, and has its followers told of
 	// each commit at once instead of with the next heartbeat.
 	Restless bool
@@ -189,5 +194,6 @@ const (
 	maxInflight    = 4 << 20   // bytes sent to a follower and not answered
 	maxInflightN   = 256       // messages, likewise
 	maxQueued      = 16 << 20  // bytes of proposals that wait for raft
+	maxPass        = 8 << 20   // bytes of entries in one pass, and what the last group in it has
 	entryHeader    = 1         // version of an entry's header
 )

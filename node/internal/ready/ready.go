@@ -31,6 +31,7 @@ type Input struct {
 	Draining bool          // an operator's drain; a stop has its phase
 	Members  int           // of the cluster
 	Heard    int           // of those, how many were heard lately, itself included
+	Full     string        // what the disk has left, if that is hardly anything; else ""
 	Stalled  time.Duration // how long the raft loop has stood still, if that is too long; else 0
 	Meta     Replica
 	Tables   []Replica // that this node holds
@@ -85,6 +86,9 @@ func serving(in Input) []api.Reason {
 	}
 	if !in.Formed {
 		return append(reasons, forming())
+	}
+	if in.Full != "" {
+		reasons = append(reasons, api.Reason{Code: "disk-full", Detail: in.Full})
 	}
 	if !in.Leased {
 		reasons = append(reasons, api.Reason{Code: "no-lease", Detail: "the node's lease is not granted"})

@@ -40,6 +40,7 @@ type DB struct {
 	db     *pebble.DB
 	events *events
 	fs     vfs.FS
+	load   load
 }
 
 // Open opens the database in dir, or makes a new one there. It refuses data of a
@@ -64,10 +65,10 @@ func Open(dir string, o Options) (*DB, error) {
 		FS:                          ev.disk,
 		FormatMajorVersion:          pebbleFormat,
 		Logger:                      ev,
-		MemTableSize:                16 << 20,
-		MemTableStopWritesThreshold: 4,
+		MemTableSize:                memtableBytes,
+		MemTableStopWritesThreshold: stopMemtables,
 		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
+		L0StopWritesThreshold:       stopSublevels,
 		MaxOpenFiles:                4096,
 	}
 	for i := range po.Levels {
@@ -78,7 +79,7 @@ func Open(dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w", dir, err)
 	}
-	d := &DB{db: pdb, events: ev, fs: ev.disk}
+	d := &DB{db: pdb, events: ev, fs: ev.disk, load: load{wake: make(chan struct{}, 1)}}
 	if err := d.checkFormat(); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
@@ -189,13 +190,13 @@ func (d *DB) Close() error {
 // Batch is a set of changes that reaches the database whole or not at all. It is
 // used by one goroutine and ends with Commit or Close.
 type Batch struct {
-	db  *pebble.DB
+	db  *DB
 	b   *pebble.Batch
 	err error
 }
 
 // NewBatch returns an empty batch.
-func (d *DB) NewBatch() *Batch { return &Batch{db: d.db, b: d.db.NewBatch()} }
+func (d *DB) NewBatch() *Batch { return &Batch{db: d, b: d.db.NewBatch()} }
 
 // Set gives key a value. Both are copied.
 func (b *Batch) Set(key, value []byte) {
@@ -229,6 +230,7 @@ func (b *Batch) Commit(sync bool) error { //nolint:revive // two methods would h
 	if b.err != nil {
 		return errors.Join(fmt.Errorf("fill a batch: %w", b.err), b.b.Close())
 	}
+	b.db.load.wrote(b.b.Len())
 	how := pebble.NoSync
 	if sync {
 		how = pebble.Sync
@@ -246,10 +248,10 @@ func (b *Batch) Commit(sync bool) error { //nolint:revive // two methods would h
 // with an empty one.
 func (b *Batch) Cut() error {
 	if err := b.Commit(false); err != nil {
-		b.b = b.db.NewBatch() // for Close
+		b.b = b.db.db.NewBatch() // for Close
 		return err
 	}
-	b.b = b.db.NewBatch()
+	b.b = b.db.db.NewBatch()
 	return nil
 }
 

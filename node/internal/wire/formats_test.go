@@ -29,10 +29,11 @@ func someHello() wire.Hello {
 func someHeartbeat() *wire.Heartbeat {
 	return &wire.Heartbeat{
 		Seq: 5, Pass: 99, Full: true,
-		Owned: []wire.Owned{{Table: 2, Term: 7, Replica: 12}, {Table: 1 << 60, Term: 1, Replica: 1 << 40}},
-		Gone:  []api.TableID{3, 4},
-		Hears: []string{"b", "c"},
-		Age:   1300 * time.Millisecond,
+		Owned:   []wire.Owned{{Table: 2, Term: 7, Replica: 12}, {Table: 1 << 60, Term: 1, Replica: 1 << 40}},
+		Gone:    []api.TableID{3, 4},
+		Hears:   []string{"b", "c"},
+		Age:     1300 * time.Millisecond,
+		Crowded: true,
 	}
 }
 

@@ -30,6 +30,9 @@ type Heartbeat struct {
 	// milliseconds: it finishes one every 100 ms at least. One that stands still
 	// can neither own a table nor answer for one.
 	Age time.Duration
+	// Crowded says that the sender's disk has hardly any space left: it takes no
+	// entries of tables.
+	Crowded bool
 }
 
 // AppendHeartbeat appends h.
@@ -53,7 +56,7 @@ func AppendHeartbeat(dst []byte, h *Heartbeat) []byte {
 	for _, n := range h.Hears {
 		dst = AppendString(dst, n)
 	}
-	return AppendUvarint(dst, millis(h.Age))
+	return AppendBool(AppendUvarint(dst, millis(h.Age)), h.Crowded)
 }
 
 // DecodeHeartbeat reads what AppendHeartbeat of this or a later release wrote;
@@ -87,6 +90,7 @@ func DecodeHeartbeat(b []byte) (*Heartbeat, error) {
 		h.Hears[i] = r.String("node heard", api.MaxNode)
 	}
 	h.Age = r.millis("age of the last turn")
+	h.Crowded = r.Bool("crowded")
 	if r.Err() != nil {
 		return nil, r.Err()
 	}

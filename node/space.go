@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidal/node/api"
+	"tidal/node/internal/store"
+)
+
+// Times of the look at the space that a disk has left.
+const (
+	spaceLook   = 250 * time.Millisecond
+	ballastRest = time.Minute // after the ballast could not be made
+)
+
+// space is what a node knows of the space on its disk. Below the reserve the node
+// is full: it gives away what it owns and takes no rows. A ballast file goes when
+// even that was not enough, so that votes can still be written, and the database
+// can tidy up.
+type space struct {
+	n       *node
+	ballast store.Ballast
+	total   atomic.Int64 // 0: the file system does not say
+	free    atomic.Int64
+	reserve atomic.Int64
+	full    atomic.Bool
+	size    atomic.Int64 // of the ballast
+	held    atomic.Bool  // it is there
+	failed  time.Time    // when it could last not be made
+}
+
+func newSpace(n *node) *space {
+	s := &space{n: n}
+	s.ballast = store.Ballast{Disk: n.o.Disk, Path: filepath.Join(n.o.Config.Node.Data, "BALLAST")}
+	return s
+}
+
+// verdict is what so much free space means for a node that was full or not: it
+// leaves that state at a quarter more than the reserve. Below a quarter of it the
+// ballast goes; it comes back when the node is not full afterwards either.
+func verdict(free, reserve, ballast int64, was bool) (full, drop, fill bool) {
+	back := reserve + reserve/4
+	full = free < reserve || was && free < back
+	return full, free < reserve/4, !full && free >= back+ballast
+}
+
+// look finds out how much is left, and does what that asks of the ballast.
+func (s *space) look() error {
+	now, known, err := store.SpaceOf(s.n.o.Disk, s.n.o.Config.Node.Data)
+	if err != nil || !known {
+		return err
+	}
+	size, reserve := s.n.o.Config.Disk.Sizes(now.Total)
+	s.ballast.Size = size
+	s.size.Store(size)
+	s.total.Store(now.Total)
+	s.free.Store(now.Free)
+	s.reserve.Store(reserve)
+	full, drop, fill := verdict(now.Free, reserve, size, s.full.Load())
+	s.full.Store(full)
+	switch {
+	case drop:
+		if dropped, err := s.ballast.Drop(); err != nil {
+			return err
+		} else if dropped {
+			s.n.log.Warn("the ballast is gone: the disk has no other space left", "free", now.Free, "ballast", size)
+		}
+	case fill && !s.held.Load() && time.Since(s.failed) >= ballastRest:
+		if err := s.ballast.Fill(); err != nil {
+			s.failed = time.Now()
+			s.n.log.Warn("no ballast", "error", err)
+		}
+	}
+	s.held.Store(size > 0 && s.ballast.There())
+	return nil
+}
+
+// keepSpace looks at the disk until ctx ends, and tells the others of the node.
+func (n *node) keepSpace(ctx context.Context) error {
+	t := time.NewTicker(spaceLook)
+	defer t.Stop()
+	for was := false; ; {
+		if full := n.space.full.Load(); full != was {
+			was = full
+			n.cluster.SetCrowded(full)
+			if full {
+				n.log.WarnContext(ctx, "the disk is full: the node takes no rows", "free", n.space.free.Load(), "reserve", n.space.reserve.Load())
+			} else {
+				n.log.InfoContext(ctx, "the disk has space again", "free", n.space.free.Load())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if err := n.space.look(); err != nil {
+			n.log.WarnContext(ctx, "free space", "error", err)
+		}
+	}
+}
+
+// complaint says what is left, if that is hardly anything; else "".
+func (s *space) complaint() string {
+	if !s.full.Load() {
+		return ""
+	}
+	return fmt.Sprintf("the disk has %d MiB left: below %d MiB the node owns no table and takes no rows", s.free.Load()>>20, s.reserve.Load()>>20)
+}
+
+// room refuses a table's snapshot that the disk has no space for.
+func (s *space) room(group uint64, bytes int64) error {
+	left := s.free.Load() - bytes - s.reserve.Load()
+	if s.total.Load() == 0 || api.TableID(group) == api.MetaGroup || left >= 0 && !s.full.Load() {
+		return nil
+	}
+	return &api.Error{
+		Code:    api.CodeDiskFull,
+		Message: fmt.Sprintf("node %s has %d MiB of disk left, and a snapshot of %d MiB would leave less than %d MiB", s.n.o.Config.Node.ID, s.free.Load()>>20, bytes>>20, s.reserve.Load()>>20),
+	}
+}
+
+// show is what /cluster/status/local says.
+func (s *space) show() *api.Space {
+	if s.total.Load() == 0 {
+		return nil
+	}
+	out := &api.Space{
+		Available: uint64(s.free.Load()), Total: uint64(s.total.Load()), Reserve: uint64(s.reserve.Load()), Full: s.full.Load(),
+	}
+	if s.held.Load() {
+		out.Ballast = uint64(s.size.Load())
+	}
+	return out
+}
+
+// spaceMeters are the metrics of the space on the disk.
+func spaceMeters(n *node) []prometheus.Collector {
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
+	}
+	return []prometheus.Collector{
+		gauge("tidal_disk_free_bytes", "Bytes that the file system of the data directory has left.", func() float64 { return float64(n.space.free.Load()) }),
+		gauge("tidal_disk_reserve_bytes", "Bytes that must be left, or the node takes no rows.", func() float64 { return float64(n.space.reserve.Load()) }),
+		gauge("tidal_disk_full", "1 while the node takes no rows, for want of space.", func() float64 { return truth(n.space.full.Load()) }),
+	}
+}
