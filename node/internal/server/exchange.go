@@ -42,11 +42,13 @@ type exchange struct {
 	route, method string // for the event
 	status        int
 	code          api.Code
-	wrote         bool // the answer has begun
+	wrote         bool  // the answer has begun
+	held          int64 // bytes of bodies
 }
 
 // finish reports the request, after turning a panic into an answer.
 func (x *exchange) finish() {
+	defer x.release()
 	failure := recover()
 	if failure != nil {
 		x.s.o.Log.Error("a handler panicked", "route", x.route, "method", x.method,
@@ -117,8 +119,7 @@ func (x *exchange) write(status int, contentType string, body []byte) {
 	if x.r.Method == http.MethodHead {
 		return
 	}
-	// An error means that the client left; there is nobody to tell.
-	_, _ = x.w.Write(body)
+	x.send(body)
 }
 
 // begin sends the status line and the headers.
@@ -186,13 +187,17 @@ func (x *exchange) body(limit int, what string) ([]byte, error) {
 	if n > int64(limit) {
 		return nil, tooLarge(what, limit)
 	}
-	buf := make([]byte, 0, max(n, 0))
-	for mark := 0; len(buf) <= limit; {
+	most := limit + 1
+	if n >= 0 {
+		most = int(n)
+	}
+	var buf []byte
+	for mark := 0; len(buf) <= limit && len(buf) < most; {
 		if len(buf) == cap(buf) {
-			if n >= 0 {
-				break
+			var err error
+			if buf, err = x.grow(buf, most); err != nil {
+				return nil, err
 			}
-			buf = slices.Grow(buf, 4<<10)
 		}
 		m, err := x.r.Body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+m]

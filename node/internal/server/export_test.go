@@ -20,3 +20,6 @@ func (s *Server) Lines() []string {
 	}
 	return lines
 }
+
+// BoundBodies bounds the bytes of bodies that are on their way at once.
+func (s *Server) BoundBodies(bytes int64) { s.bodies.limit = bytes }

@@ -40,6 +40,9 @@ func (x *exchange) readRow(op api.Op) error {
 		return nil
 	}
 	if op == api.OpGet {
+		if err := x.hold(len(resp.Value)); err != nil {
+			return err
+		}
 		x.write(http.StatusOK, "application/octet-stream", resp.Value)
 		return nil
 	}

@@ -99,6 +99,7 @@ type Server struct {
 	table, row *route
 	nodes      map[string]*route // orders to any node, by action
 	conns      conns
+	bodies     bodies
 	replicas   *route            // of a table
 	roll       *route            // one
 	rollDo     map[string]*route // what is done with one, by action
