@@ -177,9 +177,11 @@ func (n *node) prepare() error {
 		return err
 	}
 	n.space = newSpace(n)
-	if err = n.space.look(); err != nil {
+	full, err := n.space.look()
+	if err != nil {
 		return err
 	}
+	n.space.full.Store(full)
 	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die})
 	if err != nil {
 		return err

@@ -50,11 +50,12 @@ func verdict(free, reserve, ballast int64, was bool) (full, drop, fill bool) {
 	return full, free < reserve/4, !full && free >= back+ballast
 }
 
-// look finds out how much is left, and does what that asks of the ballast.
-func (s *space) look() error {
+// look finds out how much is left, and does what that asks of the ballast. It
+// returns whether the node is full now.
+func (s *space) look() (full bool, err error) {
 	now, known, err := store.SpaceOf(s.n.o.Disk, s.n.o.Config.Node.Data)
 	if err != nil || !known {
-		return err
+		return s.full.Load(), err
 	}
 	size, reserve := s.n.o.Config.Disk.Sizes(now.Total)
 	s.ballast.Size = size
@@ -63,11 +64,10 @@ func (s *space) look() error {
 	s.free.Store(now.Free)
 	s.reserve.Store(reserve)
 	full, drop, fill := verdict(now.Free, reserve, size, s.full.Load())
-	s.full.Store(full)
 	switch {
 	case drop:
 		if dropped, err := s.ballast.Drop(); err != nil {
-			return err
+			return full, err
 		} else if dropped {
 			s.n.log.Warn("the ballast is gone: the disk has no other space left", "free", now.Free, "ballast", size)
 		}
@@ -78,30 +78,34 @@ func (s *space) look() error {
 		}
 	}
 	s.held.Store(size > 0 && s.ballast.There())
-	return nil
+	return full, nil
 }
 
 // keepSpace looks at the disk until ctx ends, and tells the others of the node.
 func (n *node) keepSpace(ctx context.Context) error {
 	t := time.NewTicker(spaceLook)
 	defer t.Stop()
-	for was := false; ; {
-		if full := n.space.full.Load(); full != was {
-			was = full
-			n.cluster.SetCrowded(full)
-			if full {
-				n.log.WarnContext(ctx, "the disk is full: the node takes no rows", "free", n.space.free.Load(), "reserve", n.space.reserve.Load())
-			} else {
-				n.log.InfoContext(ctx, "the disk has space again", "free", n.space.free.Load())
-			}
-		}
+	if n.space.full.Load() {
+		n.log.WarnContext(ctx, "the disk is full: the node takes no rows", "free", n.space.free.Load(), "reserve", n.space.reserve.Load())
+	}
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 		}
-		if err := n.space.look(); err != nil {
+		full, err := n.space.look()
+		switch was := n.space.full.Load(); {
+		case err != nil:
 			n.log.WarnContext(ctx, "free space", "error", err)
+		case full && !was:
+			n.space.full.Store(true)
+			n.cluster.SetCrowded(true)
+			n.log.WarnContext(ctx, "the disk is full: the node takes no rows", "free", n.space.free.Load(), "reserve", n.space.reserve.Load())
+		case !full && was:
+			n.cluster.SetCrowded(false) // who sees that the node is ready may write
+			n.space.full.Store(false)
+			n.log.InfoContext(ctx, "the disk has space again", "free", n.space.free.Load())
 		}
 	}
 }
