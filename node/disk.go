@@ -2,6 +2,8 @@ package node
 
 import (
 	"errors"
+	"fmt"
+	"os"
 
 	"tidal/node/internal/store"
 )
@@ -39,4 +41,21 @@ func (n *node) asDisk(err error) error {
 // isDisk reports whether an error that ended the loop is the disk's doing.
 func isDisk(err error) bool {
 	return errors.As(err, new(*store.DiskError)) || errors.Is(err, store.ErrDamaged)
+}
+
+// checkEmptied returns an error if the directory had a database with an identity,
+// which the note of its format tells, and has none now.
+func (n *node) checkEmptied() error {
+	_, found, err := n.db.Get(store.NodeKey(store.NodeIdentity))
+	if err != nil || found {
+		return err
+	}
+	note := formatFile(n.o.Config)
+	switch _, err := n.o.Disk.Stat(note); {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for the note of the format: %w", err)
+	}
+	return fmt.Errorf("%w: %s is there, and the database beside it is empty", store.ErrDamaged, note)
 }

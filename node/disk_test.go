@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,4 +197,22 @@ func TestSlowDisk(t *testing.T) {
 		code, body, _ := c.do(http.MethodPut, "a", "/v1/tables/t/rows/after", row)
 		return code/100 == 2, string(body)
 	})
+}
+
+// TestEmptiedDatabase: a directory whose database is gone is no new one.
+func TestEmptiedDatabase(t *testing.T) {
+	c := newTrio(t, "a")
+	c.start("a")
+	c.ready("a")
+	c.leave("a")
+	if err := os.RemoveAll(filepath.Join(c.dir, "a", "db")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first try must not leave what the second takes for a database
+		c.start("a")
+		err := c.ends("a")
+		if disk, ok := errors.AsType[*node.DiskError](err); !ok || !strings.Contains(err.Error(), "FORMAT is there") || !strings.Contains(disk.Hint, "replace") {
+			t.Errorf("the node ended with %v", err)
+		}
+	}
 }

@@ -87,8 +87,11 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	n.restart = restart{wanted: make(chan struct{}, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
 	if err := n.prepare(); err != nil {
+		if len(n.fatal) > 0 {
+			return n.asDisk(err) // a database that failed may never be closed
+		}
 		if isDisk(err) {
-			return n.asDisk(err)
+			return errors.Join(n.asDisk(err), n.closeStorage())
 		}
 		return errors.Join(fmt.Errorf("%w: %w", ErrSetup, err), n.closeStorage())
 	}
@@ -186,11 +189,14 @@ func (n *node) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err = store.WriteFormat(n.o.Disk, formatFile(c)); err != nil {
+	suffix := rand.Uint32() //nolint:gosec // it tells copies apart, and guards nothing
+	if err = n.checkEmptied(); err != nil {
 		return err
 	}
-	suffix := rand.Uint32() //nolint:gosec // it tells copies apart, and guards nothing
 	if n.who, err = cluster.LoadIdentity(n.db, c.Node.ID, newDisk(), suffix); err != nil {
+		return err
+	}
+	if err = store.WriteFormat(n.o.Disk, formatFile(c)); err != nil {
 		return err
 	}
 	n.log = n.log.With("incarnation", n.who.Incarnation.String())

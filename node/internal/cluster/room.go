@@ -23,7 +23,7 @@ type room struct {
 
 // heard takes what a node says of itself, and returns the crowded ones if that
 // changed anything.
-func (r *room) heard(node string, crowded bool) (others map[string]bool, changed bool) {
+func (r *room) heard(node string, crowded bool) (others map[string]bool, changed bool) { //nolint:revive // the flag is the news
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.others[node] == crowded {

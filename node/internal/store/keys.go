@@ -15,6 +15,7 @@ const (
 	NodeIdentity  byte = 0x02 // cluster, node, disk, start counter
 	NodePass      byte = 0x03 // number of the last synced batch
 	NodeFormation byte = 0x04 // the member list that this node agreed to when the cluster formed
+	NodeManifest  byte = 0x08 // how far the database's list of files was synced: an extent
 	NodeAdmission byte = 0x10 // raft id of this node's replica of the meta group, if it was admitted later
 )
 
@@ -28,6 +29,19 @@ const (
 	SubState   byte = 0x20 // first of the state machine's own, 0x20 to 0x2f
 	SubBeyond  byte = 0x30 // after the last of them
 )
+
+// appendExtent appends a length and a name.
+func appendExtent(b []byte, e extent) []byte {
+	return append(binary.AppendUvarint(b, uint64(e.bytes)), e.name...)
+}
+
+func readExtent(b []byte) (e extent, ok bool) {
+	n, w := binary.Uvarint(b)
+	if w <= 0 || w == len(b) {
+		return extent{}, false
+	}
+	return extent{name: string(b[w:]), bytes: int64(n)}, true
+}
 
 // NodeKey returns the key of one of the node's own values.
 func NodeKey(sub byte) []byte { return []byte{spaceNode, sub} }

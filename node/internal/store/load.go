@@ -30,6 +30,7 @@ const (
 
 	loadLook  = 20 * time.Millisecond // between two looks while the load is not light
 	loadBytes = 1 << 20               // that are written between two looks while it is
+	noteLook  = 10 * time.Second      // between two looks whether the manifest is noted
 )
 
 // load is the gauge of a database's load. Somebody else than the writers looks at
@@ -65,13 +66,19 @@ func (d *DB) Load() Load {
 // WatchLoad looks at the database until ctx ends, and calls eased when the load has
 // become less.
 func (d *DB) WatchLoad(ctx context.Context, eased func()) error {
-	t := time.NewTicker(loadLook)
+	t, notes := time.NewTicker(loadLook), time.NewTicker(noteLook)
 	t.Stop()
 	defer t.Stop()
+	defer notes.Stop()
 	for was := LoadLight; ; {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-notes.C:
+			if err := d.note(); err != nil {
+				return err
+			}
+			continue
 		case <-d.load.wake:
 		case <-t.C:
 		}

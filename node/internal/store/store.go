@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -41,6 +42,7 @@ type DB struct {
 	events *events
 	fs     vfs.FS
 	load   load
+	noted  atomic.Pointer[extent] // of the manifest: what the database knows of it
 }
 
 // Open opens the database in dir, or makes a new one there. It refuses data of a
@@ -75,11 +77,18 @@ func Open(dir string, o Options) (*DB, error) {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
 	po.EventListener = ev.listener()
-	pdb, err := openPebble(dir, po)
+	whole, err := wholeManifest(o.FS, dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the database in %s: %w", dir, err)
+	}
+	pdb, err := openPebble(dir, po, ev.disk)
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w", dir, err)
 	}
 	d := &DB{db: pdb, events: ev, fs: ev.disk, load: load{wake: make(chan struct{}, 1)}}
+	if err := d.checkManifest(dir, whole); err != nil {
+		return nil, errors.Join(err, pdb.Close())
+	}
 	if err := d.checkFormat(); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
@@ -87,15 +96,20 @@ func Open(dir string, o Options) (*DB, error) {
 }
 
 // openPebble opens the database. Of damage that pebble does not expect it panics;
-// it is damage all the same.
-func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+// it is damage all the same. Pebble does not say in which file it met it: that is
+// the one that it was reading.
+func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, err error) {
+	damaged := func(cause error) error {
+		at := disk.wasReading()
+		return &DiskError{Op: "check", Path: at.name, Offset: at.bytes, Err: fmt.Errorf("%w: %w", ErrDamaged, cause)}
+	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = &DiskError{Op: "check", Path: dir, Offset: -1, Err: fmt.Errorf("%w: %v", ErrDamaged, r)}
+			err = damaged(fmt.Errorf("%v", r)) //nolint:errorlint // a panic is no error
 		}
 	}()
 	if db, err = pebble.Open(dir, o); pebble.IsCorruptionError(err) {
-		err = &DiskError{Op: "check", Path: dir, Offset: -1, Err: fmt.Errorf("%w: %w", ErrDamaged, err)}
+		err = damaged(err)
 	}
 	return db, err
 }
@@ -230,13 +244,16 @@ func (b *Batch) Commit(sync bool) error { //nolint:revive // two methods would h
 	if b.err != nil {
 		return errors.Join(fmt.Errorf("fill a batch: %w", b.err), b.b.Close())
 	}
-	b.db.load.wrote(b.b.Len())
-	how := pebble.NoSync
+	how, note := pebble.NoSync, (*extent)(nil)
 	if sync {
-		how = pebble.Sync
+		how, note = pebble.Sync, b.db.noteManifest(b)
 	}
+	b.db.load.wrote(b.b.Len())
 	if err := b.b.Commit(how); err != nil {
 		return errors.Join(fmt.Errorf("commit a batch: %w", err), b.b.Close())
+	}
+	if note != nil {
+		b.db.noted.Store(note)
 	}
 	if err := b.b.Close(); err != nil {
 		return fmt.Errorf("end a batch: %w", err)

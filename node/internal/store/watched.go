@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -50,11 +51,21 @@ func (e *DiskError) Full() bool {
 type watchedFS struct {
 	vfs.FS
 
-	tell func(*DiskError)
-	mu   struct {
+	tell     func(*DiskError)
+	manifest atomic.Pointer[extent] // what was last synced of the database's list of files
+	mu       struct {
 		sync.Mutex
 		write *DiskError // the first that failed
+		read  extent     // how far the file was read that was last read in sequence
+
+		marked, marks string // the manifest that a synced marker names, and the one that one not synced yet does
 	}
+}
+
+// extent is how far something was done to a file.
+type extent struct {
+	name  string
+	bytes int64
 }
 
 // wrote returns the first write that failed, or nil.
@@ -72,9 +83,38 @@ func (w *watchedFS) failedWrite(e *DiskError) {
 	}
 }
 
+// wasReading returns the file that was last read in sequence, and how far.
+func (w *watchedFS) wasReading() extent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.read
+}
+
+func (w *watchedFS) reads(e extent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.read = e
+}
+
+// current returns how far the manifest was synced, if a marker on the disk names it.
+func (w *watchedFS) current() *extent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.manifest.Load(); e != nil && e.name == w.mu.marked {
+		return e
+	}
+	return nil
+}
+
 // Create implements vfs.FS.
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := w.FS.Create(name, c)
+	if mark, is := strings.CutPrefix(w.PathBase(name), "marker.manifest."); is && err == nil {
+		_, of, _ := strings.Cut(mark, ".")
+		w.mu.Lock()
+		w.mu.marks = of
+		w.mu.Unlock()
+	}
 	return w.watch(name, f, err)
 }
 
@@ -93,7 +133,10 @@ func (w *watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs
 // OpenDir implements vfs.FS.
 func (w *watchedFS) OpenDir(name string) (vfs.File, error) {
 	f, err := w.FS.OpenDir(name)
-	return w.watch(name, f, err)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedDir{watchedFile{File: f, fs: w, name: name}}, nil
 }
 
 // ReuseForWrite implements vfs.FS.
@@ -122,10 +165,29 @@ type watchedFile struct {
 	at   atomic.Int64
 }
 
+// watchedDir is a folder of a watchedFS.
+type watchedDir struct{ watchedFile }
+
+// Sync implements vfs.File. What was created in the folder before is there then.
+func (d *watchedDir) Sync() error {
+	d.fs.mu.Lock()
+	marks := d.fs.mu.marks
+	d.fs.mu.Unlock()
+	err := d.watchedFile.Sync()
+	if err == nil {
+		d.fs.mu.Lock()
+		d.fs.mu.marked = marks
+		d.fs.mu.Unlock()
+	}
+	return err
+}
+
 // Read implements vfs.File.
 func (f *watchedFile) Read(p []byte) (int, error) {
 	n, err := f.File.Read(p)
-	return n, f.hasRead(f.at.Add(int64(n)), err)
+	at := f.at.Add(int64(n))
+	f.fs.reads(extent{f.name, at})
+	return n, f.hasRead(at, err)
 }
 
 // ReadAt implements vfs.File.
@@ -175,6 +237,8 @@ func (f *watchedFile) SyncTo(length int64) (whole bool, err error) {
 func (f *watchedFile) hasSynced(err error) error {
 	if err != nil {
 		f.fs.tell(&DiskError{Op: "sync", Path: f.name, Offset: f.at.Load(), Err: err})
+	} else if name := f.fs.PathBase(f.name); strings.HasPrefix(name, manifestPrefix) {
+		f.fs.manifest.Store(&extent{name, f.at.Load()})
 	}
 	return err
 }
