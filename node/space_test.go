@@ -127,9 +127,10 @@ func TestFullDisk(t *testing.T) {
 	})
 	write(507, "while all are full")
 	read("while all are full")
-	if _, body, _ := c.do(http.MethodGet, "b", "/cluster/status", nil); strings.Count(string(body), `"disk_full":true`) != 3 {
-		t.Errorf("b does not see that three disks are full: %s", body)
-	}
+	c.await("b sees that three disks are full", func() (bool, string) {
+		_, body, _ := c.do(http.MethodGet, "b", "/cluster/status", nil)
+		return strings.Count(string(body), `"disk_full":true`) == 3, string(body)
+	})
 
 	for _, id := range ids {
 		g.set(id, plenty)
