@@ -112,7 +112,7 @@ roll:
 	ROLL_RUNS=$(N) ROLL_NODES=5 $(GO) test -count=1 -timeout 60m -v -run '^TestRoll$$' $(PROCTEST)
 
 rolltrouble:
-	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses)$$' $(PROCTEST)
+	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses|Exec)$$' $(PROCTEST)
 
 rotate:
 	TIDAL_ROTATE=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestCertsRotate' $(PROCTEST)

@@ -26,6 +26,7 @@ type Options struct {
 	MaxRefusals      uint64        `json:"max_refusals"`
 	AllowUnavailable bool          `json:"allow_unavailable,omitempty"`
 	Driver           string        `json:"driver"`
+	Command          string        `json:"command,omitempty"`     // of the driver exec
 	HookBefore       string        `json:"hook_before,omitempty"` // shell commands of whoever runs the roll
 	HookAfter        string        `json:"hook_after,omitempty"`
 	Version          string        `json:"version,omitempty"` // that every node must run afterwards; "": whatever it runs

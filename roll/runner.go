@@ -114,6 +114,7 @@ type Runner struct {
 		ask     string
 		entries map[string]entry
 		last    time.Time // when the last view that counted was begun
+		failed  error     // of the last driver's command that failed
 	}
 }
 

@@ -299,6 +299,25 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// TestPeersKnowBetter: the exit code of a command says nothing; what the peers of
+// the node see does.
+func TestPeersKnowBetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		if _, err := s.run(t, roll.Options{}, func(r *roll.Runner) { r.Driver = failing{s} }); err != nil {
+			t.Errorf("all nodes came back: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.restarts = func(s *stage, id string) error { s.away[id] = time.Time{}; return nil }
+		_, err := s.run(t, roll.Options{}, func(r *roll.Runner) { r.Driver = failing{s} })
+		if err == nil || !strings.Contains(err.Error(), "broken pipe") || len(s.touched) != 1 {
+			t.Errorf("told to restart were %v: %v", s.touched, err)
+		}
+	})
+}
+
 // TestSlowIsNotStuck: a node that catches up for longer than the stall, and moves,
 // is waited for.
 func TestSlowIsNotStuck(t *testing.T) {

@@ -159,6 +159,13 @@ func (r *Runner) restart(ctx context.Context, at Node) error {
 	began := time.Now()
 	for {
 		err := r.Driver.Restart(ctx, at, r.me())
+		if failed, ok := errors.AsType[*CommandError](err); ok {
+			r.say(Event{Event: "note", Node: at.ID, Note: "its command failed; its peers will tell: " + failed.Error()})
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.mu.failed = failed
+			return nil
+		}
 		switch code := api.CodeOf(err); {
 		case err == nil, code == api.CodeOutcomeUnknown:
 			return nil // its peers will tell
@@ -283,6 +290,11 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData) error {
 		return true, "", nil
 	})
 	if t, ok := errors.AsType[*TroubleError](err); ok {
+		r.mu.Lock()
+		if r.mu.failed != nil {
+			t.Why += "; its command had failed: " + r.mu.failed.Error()
+		}
+		r.mu.Unlock()
 		t.Hint = fmt.Sprintf("see its log, and what its supervisor says; when it is back: `tidal roll resume`. Node %s is the only one that was touched", id)
 	}
 	if err != nil {

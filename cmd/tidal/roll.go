@@ -69,6 +69,9 @@ func rollFlags() []cli.Flag {
 		&cli.StringFlag{Name: "stall", Usage: "how long nothing may move before the roll pauses, a `DURATION`", Value: "60s"},
 		&cli.Uint64Flag{Name: "max-refusals", Usage: "pause when more requests than this were refused"},
 		&cli.BoolFlag{Name: "allow-unavailable", Usage: "also roll nodes that tables with a single replica depend on"},
+		&cli.StringFlag{Name: "upgrade-to", Usage: "`VERSION` that every node must run afterwards; those that do are left alone"},
+		&cli.StringFlag{Name: "driver", Usage: "who restarts a node: inplace (it does), exec (a command) or manual (you)", Value: roll.DriverInPlace},
+		&cli.StringFlag{Name: "command", Usage: "`COMMAND` for the shell that restarts a node, with {node}, {host} and {address}; or the preset systemd-ssh", DefaultText: "none"},
 		&cli.StringFlag{Name: "hook-before", Usage: "`COMMAND` for the shell before each node, with TIDAL_NODE and TIDAL_ROLL set; it pauses if that fails"},
 		&cli.StringFlag{Name: "hook-after", Usage: "`COMMAND` for the shell after each node"},
 	)
@@ -79,7 +82,7 @@ func rollOptions(c *cli.Context) (roll.Options, error) {
 	o := roll.Options{
 		Only: c.StringSlice("only"), Skip: c.StringSlice("skip"), MaxUnavailable: c.Int("max-unavailable"), ByZone: c.Bool("by-zone"),
 		PauseAfter: c.Int("pause-after"), MaxRefusals: c.Uint64("max-refusals"), AllowUnavailable: c.Bool("allow-unavailable"),
-		Driver: "inplace", HookBefore: c.String("hook-before"), HookAfter: c.String("hook-after"),
+		Driver: c.String("driver"), Command: roll.Preset(c.String("command")), Version: c.String("upgrade-to"), HookBefore: c.String("hook-before"), HookAfter: c.String("hook-after"),
 	}
 	for flag, to := range map[string]*time.Duration{"settle": &o.Settle, "stall": &o.Stall} {
 		d, err := time.ParseDuration(c.String(flag))
@@ -87,6 +90,14 @@ func rollOptions(c *cli.Context) (roll.Options, error) {
 			return o, withHint(usagef("%s: --%s is %q", c.Command.HelpName, flag, c.String(flag)), "it is a duration, as 30s or 10m; a stall is at least 1s")
 		}
 		*to = d
+	}
+	switch o.Driver {
+	case roll.DriverInPlace, roll.DriverExec, roll.DriverManual:
+	default:
+		return o, withHint(usagef("%s: unknown driver %q", c.Command.HelpName, o.Driver), "it is inplace, exec or manual")
+	}
+	if (o.Driver == roll.DriverExec) != (o.Command != "") {
+		return o, withHint(usagef("%s: --driver exec and --command go together", c.Command.HelpName), "as in --driver exec --command systemd-ssh")
 	}
 	if o.MaxUnavailable < 1 || o.PauseAfter < 0 {
 		return o, usagef("%s: --max-unavailable is %d and --pause-after %d: want at least 1 and 0", c.Command.HelpName, o.MaxUnavailable, o.PauseAfter)
@@ -268,7 +279,7 @@ func lockError(err error) error {
 func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 	shown := &rollShown{rolling: w, terminal: isTerminal(w.app.stderr)}
 	runner := &roll.Runner{
-		Cluster: w.tidal, Journal: w.cl, Driver: w.tidal, Plan: p, Roll: r, By: r.By, Say: shown.event, Stop: ctx.Done(),
+		Cluster: w.tidal, Journal: w.cl, Driver: w.driver(shown, p), Plan: p, Roll: r, By: r.By, Say: shown.event, Stop: ctx.Done(),
 		Before: hook(p.Options.HookBefore, r.ID), After: hook(p.Options.HookAfter, r.ID),
 	}
 	w.app.say("roll %d, epoch %d, by %s", r.ID, r.Epoch, r.By)
@@ -280,6 +291,20 @@ func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 		}
 	}
 	return rollError(r.ID, err)
+}
+
+// driver returns who restarts the nodes.
+func (w *rolling) driver(shown *rollShown, p *roll.Plan) roll.Driver {
+	switch p.Options.Driver {
+	case roll.DriverExec:
+		return &roll.Exec{Command: p.Options.Command, Cluster: w.tidal, Limit: max(p.Options.Stall, time.Minute)}
+	case roll.DriverManual:
+		return &roll.Manual{Tell: func(text string) {
+			shown.clear()
+			w.app.say("%s", text)
+		}}
+	}
+	return w.tidal
 }
 
 // rollError gives what ended a roll its exit code.

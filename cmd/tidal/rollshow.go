@@ -99,7 +99,9 @@ func (w *rolling) writeLine(v any) error {
 func (w *rolling) printPlan(p *roll.Plan) error {
 	rows := make([][]string, 0, len(p.Nodes))
 	for i, n := range p.Nodes {
-		what := fmt.Sprintf("%d. restart in place", i+1)
+		what := fmt.Sprintf("%d. %s", i+1, map[string]string{
+			roll.DriverInPlace: "restart in place", roll.DriverExec: "restart by command", roll.DriverManual: "you restart it",
+		}[p.Options.Driver])
 		if n.Skip != "" {
 			what = "skip: " + n.Skip
 		}

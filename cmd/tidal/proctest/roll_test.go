@@ -326,3 +326,45 @@ func TestRollPauses(t *testing.T) {
 	wrong, _ := readBack(c.targets(), append(f.writes(), f.unsent(tables)...), followerLag)
 	showList(t, "read back", wrong)
 }
+
+// TestRollExec rolls by a command that ends the process, with a supervisor that
+// starts it again, under clients behind a load balancer.
+func TestRollExec(t *testing.T) {
+	if os.Getenv("ROLL_PAUSES") == "" {
+		t.Skip("set ROLL_PAUSES=1: it takes a minute")
+	}
+	c := newCluster(t, clusterOptions{})
+	c.startAll(t)
+	tables := c.createTables(t, gracefulTables)
+	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: 2, rate: 50})
+	ended, over := make(chan struct{}), make(chan struct{})
+	go func() { // the supervisor
+		defer close(over)
+		for i := 0; ; i = (i + 1) % len(c.nodes) {
+			select {
+			case <-ended:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if !c.nodes[i].running() {
+				c.nodes[i].start(t, "")
+			}
+		}
+	}()
+	command := "kill -TERM $(cat " + filepath.Join(c.dir, "{node}", "LOCK.tidal") + ")"
+	out := c.roll(t, "--yes", "--driver", "exec", "--command", command, "--settle", "300ms", "-o", "json")
+	close(ended)
+	<-over
+	lasted := time.Since(f.began)
+	f.stop()
+	r := summarise(f.writes(), lasted)
+	t.Logf("%s", r)
+	if out.code != 0 || out.report.Refused != 0 || r.refused > 0 {
+		t.Errorf("exit %d\n%s", out.code, out)
+	}
+	for i := range c.nodes {
+		if s := c.local(t, i).Incarnation.Start; s != 2 {
+			t.Errorf("%s was started %d times", c.nodes[i].id, s)
+		}
+	}
+}
