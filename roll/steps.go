@@ -1,6 +1,7 @@
 package roll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,7 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 		if seen && now != how {
 			moved = time.Now()
 		}
-		if now != "" {
-			how = now
-		}
+		how = cmp.Or(now, how)
 		if time.Since(said) > sayEvery {
 			said = time.Now()
 			r.say(Event{Event: "wait", Node: w.node, Note: w.what + ": " + how})
@@ -50,7 +49,7 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 		if time.Since(moved) > stall {
 			return &TroubleError{Node: w.node, Why: fmt.Sprintf("waited for %s, and nothing moved for %s: %s", w.what, stall, how)}
 		}
-		if !sleep(ctx, max(look, 3*time.Since(began))) {
+		if !sleep(ctx, max(look, time.Since(began))) { // at most half of the time goes into looking
 			return context.Cause(ctx)
 		}
 	}
@@ -233,7 +232,7 @@ func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
 			return false, "", ErrTaken
 		}
 		if refusal != nil {
-			return false, "it does not answer: " + refusal.Error(), nil
+			return false, "it does not answer: " + refusal.Error(), nil //nolint:nilerr // that is how far it is
 		}
 		alone := 0 // nobody else can own these
 		for i := range v.Tables {
@@ -253,7 +252,7 @@ func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
 	err = r.await(ctx, wait{what: fmt.Sprintf("all nodes to know that node %s owns nothing", id), node: id, safe: true}, func(*View) (bool, string, error) {
 		routes, blind := r.Cluster.Routes(ctx, id)
 		if blind != nil {
-			return false, blind.Error(), nil
+			return false, blind.Error(), nil //nolint:nilerr // that is how far it is
 		}
 		return len(routes) == 0, "still sent there by " + strings.Join(routes, ", "), nil
 	})

@@ -266,10 +266,10 @@ func firstFew(list []string) string {
 
 // lockError gives the errors of the lock their exit code and hint.
 func lockError(err error) error {
-	switch code := api.CodeOf(err); {
-	case code == api.CodeRollLocked:
+	if api.CodeOf(err) == api.CodeRollLocked {
 		return withHint(withCode(exitLocked, err), "`tidal roll status` says how far it is; `tidal roll resume`, `abort` and `unlock` end it")
-	case code == api.CodeStaleEpoch:
+	}
+	if api.CodeOf(err) == api.CodeStaleEpoch {
 		return withCode(exitLocked, err)
 	}
 	return err
