@@ -33,6 +33,7 @@ type trio struct {
 
 	limits node.Limits
 	disk   vfs.FS // of every node; nil: the real one
+	dial   func(c *trio, from string) func(ctx context.Context, network, address string) (net.Conn, error)
 	certs  string // directory of certificates; "": plaintext
 	web    *http.Client
 	reload map[string]chan os.Signal
@@ -93,10 +94,14 @@ func (c *trio) startWith(id string, change func(*config.Config)) {
 	r := &running{stop: cancel, kill: make(chan struct{}), done: make(chan error, 1)}
 	c.ctl[id] = r
 	reload := c.reload[id]
+	dial := (&net.Dialer{}).DialContext
+	if c.dial != nil {
+		dial = c.dial(c, id)
+	}
 	go func() {
 		r.done <- node.Run(ctx, r.kill, node.Options{
 			Config: cfg, Version: "test", Log: c.log, Limits: c.limits, Disk: c.disk,
-			Listen: (&net.ListenConfig{}).Listen, Dial: (&net.Dialer{}).DialContext, Reload: reload,
+			Listen: (&net.ListenConfig{}).Listen, Dial: dial, Reload: reload,
 		})
 	}()
 }
