@@ -108,6 +108,7 @@ func TestPictures(t *testing.T) {
 	shoot("top-drain")
 	m.press("esc")
 	last := dev.Nodes[len(dev.Nodes)-1]
+	defer func() { _ = syscall.Kill(last.PID, syscall.SIGCONT) }() // whatever happens
 	if err = syscall.Kill(last.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
