@@ -128,6 +128,7 @@ func certsRun(t *testing.T, faults string) *report {
 		"--cert", filepath.Join(node, "tls.crt"), "--key", filepath.Join(node, "tls.key")); code != 0 || !strings.Contains(out, "it takes our certificate spiffe://test/node/n2") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
+	c.revokes(t)
 	lasted := time.Since(f.began)
 	f.stop()
 	r := summarise(f.writes(), lasted)
