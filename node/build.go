@@ -43,6 +43,8 @@ func (n *node) build() error {
 		Node:    c.Node.ID,
 		Hello:   func(k wire.ConnKind) wire.Hello { return n.cluster.Hello(k) },
 		Admit:   func(h wire.Hello) error { return n.cluster.Admit(h) },
+		Fenced:  func(by api.Incarnation, why *api.Error) { n.cluster.Fenced(by, why) },
+		Refused: func(h wire.Hello, why *api.Error) { n.cluster.Refused(h, why) },
 		Dial:    n.o.Dial,
 		Beat:    func(to string, full bool) *wire.Heartbeat { return n.cluster.Beat(to, full) },
 		Handler: handler{n},
@@ -70,7 +72,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: n.router, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
+		Node: c.Node.ID, Rows: rows{n}, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
 		Identify: n.principal, NewID: newRequest, Observe: n.answered,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})
@@ -124,6 +126,17 @@ type sender struct{ n *node }
 
 func (s sender) Send(node string, batch []byte) { s.n.net.SendRaft(node, batch) }
 
+// rows serves requests while the node takes part in the cluster.
+type rows struct{ n *node }
+
+// Do implements server.Rows.
+func (r rows) Do(ctx context.Context, req *api.Request) (*api.Response, error) {
+	if err := r.n.cluster.Outcast(); err != nil {
+		return nil, err
+	}
+	return r.n.router.Do(ctx, req)
+}
+
 // replicas shows the tables here to the cluster in its own words.
 type replicas struct{ *owner.Tables }
 
@@ -156,6 +169,7 @@ func (d directory) Find(name string) (router.Route, bool) {
 type handler struct{ n *node }
 
 func (h handler) Raft(from api.Incarnation, frame []byte) {
+	h.n.cluster.Passed(from, wire.RaftPass(frame))
 	h.n.host.Deliver(from.Node, from.Start, frame)
 }
 

@@ -82,13 +82,27 @@ func (n *node) reasons() []api.Reason {
 	}
 	in.Full = n.space.complaint()
 	out := ready.Reasons(in)
-	if waiting := n.cluster.Waiting(); waiting != "" {
-		for i := range out {
-			switch out[i].Code {
-			case "starting", "forming", "no-lease":
-				out[i].Detail += ": " + waiting
+	if len(out) == 0 {
+		return nil
+	}
+	explain(out, n.cluster.Waiting())
+	for _, why := range n.cluster.RefusedBy() {
+		out = append(out, api.Reason{Code: "refused", Detail: why})
+	}
+	return out
+}
+
+// explain adds what the node waits for to the one reason that is nearest to it.
+func explain(reasons []api.Reason, waiting string) {
+	if waiting == "" {
+		return
+	}
+	for _, code := range []string{"forming", "no-lease", "starting"} {
+		for i := range reasons {
+			if reasons[i].Code == code {
+				reasons[i].Detail += ": " + waiting
+				return
 			}
 		}
 	}
-	return out
 }

@@ -36,7 +36,7 @@ func lockDirectory(dir string, inherited *os.File) (*directoryLock, error) {
 	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := make([]byte, 32)
 		n, _ := f.Read(holder) // who it is helps, and is not needed
-		err = fmt.Errorf("the data directory %s is in use by process %s: %w", dir, holder[:n], err)
+		err = fmt.Errorf("%w: %s by process %s: %w", ErrLocked, dir, holder[:n], err)
 		return nil, errors.Join(err, f.Close())
 	}
 	err = errors.Join(f.Truncate(0), writePID(f))

@@ -32,6 +32,9 @@ import (
 // port or the storage: starting again changes nothing before they are mended.
 var ErrSetup = errors.New("the node cannot run")
 
+// ErrLocked is wrapped by errors about a data directory that another process has.
+var ErrLocked = errors.New("the data directory is in use")
+
 // Times of a graceful stop. The drain budget is shared: what the hand-over needs
 // is not there for waiting.
 const (
@@ -193,7 +196,7 @@ func (n *node) prepare() error {
 	if err = n.checkEmptied(); err != nil {
 		return err
 	}
-	if n.who, err = cluster.LoadIdentity(n.db, c.Node.ID, newDisk(), suffix); err != nil {
+	if n.who, err = cluster.LoadIdentity(n.db, c.Cluster.Name, c.Node.ID, newDisk(), suffix); err != nil {
 		return err
 	}
 	if err = store.WriteFormat(n.o.Disk, formatFile(c)); err != nil {

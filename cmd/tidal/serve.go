@@ -96,6 +96,8 @@ func (a *app) serve(c *cli.Context) error {
 		return withHint(withCode(exitConfig, err), disk.Hint)
 	}
 	switch {
+	case errors.Is(err, node.ErrLocked):
+		return withCode(exitLocked, err)
 	case errors.Is(err, node.ErrSetup):
 		return withCode(exitConfig, err)
 	case errors.Is(err, node.ErrSlowClose):

@@ -80,7 +80,30 @@ func (a *app) printStatus(s api.Status) error {
 	if _, err := io.WriteString(a.stdout, "\n"); err != nil {
 		return err
 	}
-	return a.writeTable(tableHeadings(), tableRows(s.Tables))
+	if err := a.writeTable(tableHeadings(), tableRows(s.Tables)); err != nil {
+		return err
+	}
+	return a.printRefusals(s.Refusals)
+}
+
+// printRefusals says who is refused, by whom, and what to do about it.
+func (a *app) printRefusals(all []api.Refusal) error {
+	for i, r := range all {
+		head := "\nREFUSED\n"
+		if i > 0 {
+			head = ""
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s%s by %s, since %s: %s\n", head, r.Incarnation, r.By, r.Since.Format(time.RFC3339), r.Reason); err != nil {
+			return err
+		}
+		if r.Hint == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.stdout, "  hint: %s\n", r.Hint); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func memberRow(m api.Member, owns int) []string {
@@ -124,6 +147,12 @@ func degraded(s api.Status) error {
 		if t.Owner == "" {
 			reasons = append(reasons, "table "+t.Name+" has no owner")
 		}
+	}
+	if s.Waiting != "" {
+		reasons = append(reasons, "node "+s.Node+" waits: "+s.Waiting)
+	}
+	for _, r := range s.Refusals {
+		reasons = append(reasons, "node "+r.Node+" is refused by "+r.By)
 	}
 	if len(reasons) == 0 {
 		return nil

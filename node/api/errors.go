@@ -43,6 +43,7 @@ const (
 	CodeRollNotFound Code = "roll-not-found"
 	CodeRollLocked   Code = "roll-locked"
 	CodeStaleEpoch   Code = "stale-epoch"
+	CodeWrongDisk    Code = "wrong-disk"
 )
 
 // Outcome says what became of a request that failed. The router decides by it.
@@ -94,6 +95,7 @@ func Kinds() []Kind {
 		{CodeRollNotFound, http.StatusNotFound, OutcomeDone, false},
 		{CodeRollLocked, http.StatusConflict, OutcomeDone, false},
 		{CodeStaleEpoch, http.StatusConflict, OutcomeDone, false},
+		{CodeWrongDisk, http.StatusServiceUnavailable, OutcomeNone, false},
 	}
 }
 

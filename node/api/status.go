@@ -87,6 +87,8 @@ type Status struct {
 	MetaTerm   uint64    `json:"meta_term"`
 	Members    []Member  `json:"members"`
 	Tables     []Table   `json:"tables"`
+	Waiting    string    `json:"waiting,omitempty"`  // what this node waits for before it serves
+	Refusals   []Refusal `json:"refusals,omitempty"` // of nodes that this one refuses, or that refuse it
 	Time       time.Time `json:"time"`
 	Window     *Window   `json:"window,omitempty"` // if a part of the tables was asked for
 }
@@ -138,7 +140,7 @@ type Health struct {
 
 // Reason is one thing that keeps a node from being ready.
 type Reason struct {
-	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, draining, meta-behind, table-behind, isolated, stalled, disk-full, stopping
+	Code   string `json:"code"` // of a fixed set: starting, forming, no-lease, refused, draining, meta-behind, table-behind, isolated, stalled, disk-full, stopping
 	Detail string `json:"detail"`
 	Table  string `json:"table,omitempty"`
 	Lag    uint64 `json:"lag,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,8 +49,10 @@ type node struct {
 	members   map[string]string
 	advertise string
 	join      []string
-	wiped     byte // how often its disk was lost
-	unproven  bool // the proof of the address is switched off
+	wiped     byte        // how often its disk was lost
+	unproven  bool        // the proof of the address is switched off
+	mute      atomic.Bool // it sends no heartbeats
+	starts    uint32
 	fs        *vfs.MemFS
 
 	run *running // nil while it does not run
@@ -66,6 +69,7 @@ type running struct {
 	cluster  *cluster.Cluster
 	ctx      context.Context //nolint:containedctx // it is the life of the incarnation
 	stop     func()
+	fenced   atomic.Pointer[outcast] // nil: it takes part
 
 	mu struct {
 		sync.Mutex
@@ -138,12 +142,13 @@ func (r replicas) All() []cluster.Replica {
 func (n *node) start() {
 	n.bed.Helper()
 	check := n.bed.check
+	n.starts++
 	r := &running{n: n, nudge: make(chan struct{}, 1)}
 	r.mu.heard, r.mu.met = map[string]time.Time{}, map[string]api.Incarnation{}
 	var err error
 	r.db, err = store.Open("db", store.Options{FS: n.fs})
 	check(err)
-	r.who, err = cluster.LoadIdentity(r.db, n.id, api.DiskID{n.id[0], n.wiped}, 7+uint32(n.wiped))
+	r.who, err = cluster.LoadIdentity(r.db, "prod", n.id, api.DiskID{n.id[0], n.wiped}, 6+n.starts)
 	check(err)
 	log := slog.New(slog.DiscardHandler)
 	r.receiver, err = rafthost.NewReceiver(rafthost.ReceiverOptions{DB: r.db, Dir: "staging", Log: log})
@@ -210,10 +215,11 @@ func (b *bed) reach(from, to string, m wire.Method) *running {
 	if b.mu.block != nil && b.mu.block(from, to, m) {
 		return nil
 	}
-	if b.nodes[from].run == nil {
+	at, there := b.nodes[from].run, b.nodes[to].run
+	if at == nil || at.fenced.Load() != nil || there == nil || there.fenced.Load() != nil {
 		return nil
 	}
-	return b.nodes[to].run
+	return there
 }
 
 func (b *bed) block(f func(from, to string, m wire.Method) bool) {
@@ -237,13 +243,39 @@ type network struct{ r *running }
 
 // meet has two incarnations say hello to each other.
 func (r *running) meet(to *running, kind wire.ConnKind) error {
-	if err := to.cluster.Admit(r.cluster.Hello(kind)); err != nil {
+	if err := to.judge(r.cluster.Hello(kind)); err != nil {
+		r.heed(to, err)
 		return err
 	}
-	if err := r.cluster.Admit(to.cluster.Hello(kind)); err != nil {
-		return err
+	err := r.judge(to.cluster.Hello(kind))
+	to.heed(r, err)
+	return err
+}
+
+// outcast is a member's word that a node must not take part.
+type outcast struct {
+	by  *running
+	why *api.Error
+}
+
+// heed has a node take no part any more if its disk is not the one that it was.
+func (r *running) heed(by *running, err error) {
+	if why, _ := errors.AsType[*api.Error](err); why != nil && why.Code == api.CodeWrongDisk && r.fenced.CompareAndSwap(nil, &outcast{by, why}) {
+		r.cluster.Fenced(by.who.Incarnation, why)
 	}
-	return nil
+}
+
+// talks reports whether the two let each other in.
+func (r *running) talks(to *running) bool {
+	return to.cluster.Admit(r.cluster.Hello(wire.ConnRaft)) == nil && r.cluster.Admit(to.cluster.Hello(wire.ConnRaft)) == nil
+}
+
+func (r *running) judge(remote wire.Hello) error {
+	err := r.cluster.Admit(remote)
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		r.cluster.Refused(remote, e)
+	}
+	return err
 }
 
 func (w network) Call(ctx context.Context, id string, m wire.Method, payload []byte) ([]byte, error) {
@@ -311,6 +343,13 @@ func (w network) Heard(id string) (api.Incarnation, time.Time) {
 	return w.r.mu.met[id], w.r.mu.heard[id]
 }
 
+func (w network) Refusal(id string) *api.Error {
+	if out := w.r.fenced.Load(); out != nil && out.by.n.id == id {
+		return out.why
+	}
+	return nil
+}
+
 // beat sends heartbeats to the peers that can be dialled.
 func (r *running) beat(ctx context.Context) error {
 	t := time.NewTicker(100 * time.Millisecond)
@@ -337,7 +376,11 @@ func (r *running) beat(ctx context.Context) error {
 				r.cluster.Up(to.cluster.Hello(wire.ConnRaft))
 				to.cluster.Up(r.cluster.Hello(wire.ConnRaft))
 			}
-			to.hear(r.who.Incarnation, r.cluster.Beat(id, full))
+			hb := r.cluster.Beat(id, full)
+			// What it says after the moment of its crash, it does not say.
+			if !r.n.mute.Load() && r.n.bed.reach(r.n.id, id, 0) == to {
+				to.hear(r.who.Incarnation, hb)
+			}
 		}
 		select {
 		case <-t.C:
@@ -362,7 +405,8 @@ func (s sender) Send(id string, batch []byte) {
 	s.r.mu.Lock()
 	_, known := s.r.mu.peers[id]
 	s.r.mu.Unlock()
-	if to := s.r.n.bed.reach(s.r.n.id, id, 0); to != nil && known {
+	if to := s.r.n.bed.reach(s.r.n.id, id, 0); to != nil && known && s.r.talks(to) {
+		to.cluster.Passed(s.r.who.Incarnation, wire.RaftPass(batch))
 		to.host.Deliver(s.r.n.id, s.r.who.Incarnation.Start, batch)
 	}
 }
@@ -410,7 +454,7 @@ func (b *bed) say() string {
 	s := ""
 	for _, id := range b.ids {
 		if r := b.nodes[id].run; r != nil {
-			s += fmt.Sprintf("%s: formed %t, leased %t, waits for %q; ", id, r.cluster.Formed(), r.cluster.Leased(), r.cluster.Waiting())
+			s += fmt.Sprintf("%s: formed %t, leased %t, waits for %q, outcast %v; ", id, r.cluster.Formed(), r.cluster.Leased(), r.cluster.Waiting(), r.cluster.Outcast())
 		}
 	}
 	return s

@@ -32,6 +32,8 @@ type Net interface {
 	SetPeers(addresses map[string]string)
 	Nudge()
 	Heard(node string) (api.Incarnation, time.Time)
+	// Refusal returns why a peer that is reached and this node do not talk, or nil.
+	Refusal(node string) *api.Error
 }
 
 // Tables are the replicas of tables on this node.
@@ -111,7 +113,10 @@ type Cluster struct {
 
 	directory directory
 	pulses    pulses // of the other nodes
-	leases    leases // of the leader: when they were renewed
+	memory    memory // of how far the others' disks have come
+	refusals  refusals
+	fenced    atomic.Pointer[api.Error] // why this node takes no part any more; nil: it does
+	leases    leases                    // of the leader: when they were renewed
 	placed    placements
 	gathered  gatherings
 	pictures  pictures
@@ -163,6 +168,8 @@ func New(o Options) *Cluster {
 		c.pulses.stall = o.StallAfter
 	}
 	c.pulses.host, c.pulses.mu.of = o.Host, map[string]*pulse{}
+	c.memory.init()
+	c.refusals.init()
 	c.mu.level = map[api.TableID]*ready.Latch{}
 	c.mu.unlevel = map[api.TableID]bool{}
 	c.mu.moved = map[api.TableID]time.Time{}

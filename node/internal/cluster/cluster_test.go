@@ -22,7 +22,7 @@ func TestIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		return cluster.LoadIdentity(db, node, disk, 0xabc)
+		return cluster.LoadIdentity(db, "prod", node, disk, 0xabc)
 	}
 	first, err := load(fs, "a", api.DiskID{1})
 	if err != nil || first.Disk != (api.DiskID{1}) || first.Incarnation != (api.Incarnation{Node: "a", Start: 1, Suffix: 0xabc}) || first.Formation != nil {
@@ -31,7 +31,7 @@ func TestIdentity(t *testing.T) {
 	for i := uint64(2); i < 5; i++ {
 		fs = fs.CrashClone(vfs.CrashCloneCfg{}) // each start is synced before it is used
 		var who cluster.Identity
-		if who, err = load(fs, "a", api.DiskID{9}); err != nil || who.Disk != first.Disk || who.Incarnation.Start != i {
+		if who, err = load(fs, "a", api.DiskID{9}); err != nil || who.Disk != first.Disk || who.Incarnation.Start != i || who.Pass != i-1 {
 			t.Errorf("start %d: %+v, %v", i, who, err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestIdentity(t *testing.T) {
 		if err := b.Commit(true); err != nil {
 			t.Fatal(err)
 		}
-		if who, err := cluster.LoadIdentity(db, "a", api.DiskID{1}, 1); err == nil {
+		if who, err := cluster.LoadIdentity(db, "prod", "a", api.DiskID{1}, 1); err == nil {
 			t.Errorf("the identity %x was read as %+v", damage, who)
 		}
 	}

@@ -17,27 +17,21 @@ type Identity struct {
 	Incarnation api.Incarnation
 	Formation   *wire.Formation // of the cluster it belongs to; nil: none yet
 	Replica     uint64          // raft id in the meta group of a node that was admitted later; else 0
+	Pass        uint64          // number of the last synced batch that the disk had before this run
 }
 
-// LoadIdentity reads the identity from the database and counts this start, both
-// on the disk before it returns: no two runs of a disk have the same number. A
-// new database becomes disk newDisk of the node. suffix tells copies of a disk
-// apart.
-func LoadIdentity(db *store.DB, node string, newDisk api.DiskID, suffix uint32) (Identity, error) {
-	id := Identity{Disk: newDisk, Incarnation: api.Incarnation{Node: node, Suffix: suffix}}
+// ReadIdentity reads the identity of the run before from the database; the zero
+// Identity if there was none.
+func ReadIdentity(db *store.DB) (Identity, error) {
+	var id Identity
 	v, found, err := db.Get(store.NodeKey(store.NodeIdentity))
-	if err != nil {
+	if err == nil && found {
+		err = id.decode(v)
+	}
+	if err != nil || !found {
 		return Identity{}, err
 	}
-	if found {
-		if err = id.decode(v, node); err != nil {
-			return Identity{}, err
-		}
-	}
-	id.Incarnation.Start++
-	b := db.NewBatch()
-	b.Set(store.NodeKey(store.NodeIdentity), id.encode())
-	if err = b.Commit(true); err != nil {
+	if id.Pass, err = db.LastPass(); err != nil {
 		return Identity{}, err
 	}
 	v, found, err = db.Get(store.NodeKey(store.NodeFormation))
@@ -53,25 +47,48 @@ func LoadIdentity(db *store.DB, node string, newDisk api.DiskID, suffix uint32) 
 	return id, err
 }
 
+// LoadIdentity reads the identity from the database and counts this start, both
+// on the disk before it returns: no two runs of a disk have the same number. A
+// new database becomes disk newDisk of the node. suffix tells copies of a disk
+// apart. A disk of another node or another cluster is refused, and nothing counted.
+func LoadIdentity(db *store.DB, cluster, node string, newDisk api.DiskID, suffix uint32) (Identity, error) {
+	id, err := ReadIdentity(db)
+	if err != nil {
+		return Identity{}, err
+	}
+	was := id.Incarnation.Node
+	switch f := id.Formation; {
+	case was != "" && was != node:
+		return Identity{}, fmt.Errorf("the data directory belongs to node %q, and the configuration says %q: set node.id or node.data right", was, node)
+	case f != nil && f.Cluster != cluster:
+		return Identity{}, fmt.Errorf("the data directory belongs to cluster %q (id %s), and the configuration says %q: set cluster.name or node.data right",
+			f.Cluster, f.ClusterID, cluster)
+	case was == "":
+		id.Disk = newDisk
+	}
+	id.Incarnation = api.Incarnation{Node: node, Start: id.Incarnation.Start + 1, Suffix: suffix}
+	b := db.NewBatch()
+	b.Set(store.NodeKey(store.NodeIdentity), id.encode())
+	b.SetPass(id.Pass + 1)
+	return id, b.Commit(true)
+}
+
 func (id *Identity) encode() []byte {
 	b := wire.AppendString([]byte{identityVersion}, id.Incarnation.Node)
 	b = append(b, id.Disk[:]...)
 	return wire.AppendUvarint(b, id.Incarnation.Start)
 }
 
-func (id *Identity) decode(v []byte, node string) error {
+func (id *Identity) decode(v []byte) error {
 	r := wire.NewReader(v)
 	if version := r.Byte("version of the identity"); r.Err() == nil && version != identityVersion {
 		return fmt.Errorf("the identity on disk is of version %d, this binary reads version %d", version, identityVersion)
 	}
-	was := r.String("node id", api.MaxNode)
+	id.Incarnation.Node = r.String("node id", api.MaxNode)
 	id.Disk = r.Array16("disk id")
 	id.Incarnation.Start = r.Uvarint("start counter")
 	if err := r.Done(); err != nil {
 		return fmt.Errorf("the identity on disk: %w", err)
-	}
-	if was != node {
-		return fmt.Errorf("the data directory belongs to node %q, and the configuration says %q: set node.id or node.data right", was, node)
 	}
 	return nil
 }
@@ -80,7 +97,7 @@ func (id *Identity) decode(v []byte, node string) error {
 func (c *Cluster) Hello(kind wire.ConnKind) wire.Hello {
 	h := wire.Hello{
 		Kind: kind, Cluster: c.o.Name, Disk: c.o.Identity.Disk, Incarnation: c.o.Identity.Incarnation,
-		Pass: c.o.Host.Synced(), Version: c.o.Version,
+		Pass: c.o.Identity.Pass, Version: c.o.Version,
 	}
 	if f := c.formation(); f != nil {
 		h.ClusterID = f.ClusterID
@@ -99,6 +116,11 @@ func (c *Cluster) Admit(remote wire.Hello) error {
 		return refusal("node id %s is taken: %s runs here, %s called", node, own.Incarnation, remote.Incarnation)
 	case node == c.o.Node:
 		return nil // its own address, to prove it
+	}
+	if err := c.older(remote); err != nil {
+		return err
+	}
+	switch {
 	case f == nil || remote.ClusterID.IsZero():
 		if remote.Kind == wire.ConnRaft {
 			return refusal("node %s or node %s does not belong to a cluster yet", c.o.Node, node)
@@ -113,15 +135,17 @@ func (c *Cluster) Admit(remote wire.Hello) error {
 	case len(c.View().Members) == 0:
 		return nil // this node has not read the members yet
 	case c.View().Dead(remote.Disk):
-		return refusal("disk %s of node %s was replaced, and is dead for ever: wipe it", remote.Disk, node)
+		return &api.Error{
+			Code: api.CodeWrongDisk, Message: fmt.Sprintf("disk %s of node %s was replaced, and is dead for ever", remote.Disk, node),
+			Hint: "stop this process; node " + node + " is to run on the disk that took its place, and this data directory can be emptied",
+		}
 	case !c.metaLevel() && (!known || m.Disk != remote.Disk):
 		return nil // it may be this node that has missed a change
 	case !known:
 		return refusal("node %s is not a member of cluster %q", node, c.o.Name)
 	case m.Disk != remote.Disk:
+		// This node may be an entry behind, so it is no proof.
 		return refusal("node %s is known here with disk %s, and it says %s: its data was replaced", node, m.Disk, remote.Disk)
-	case remote.Incarnation.Start < m.Last.Start:
-		return refusal("%s is older than %s, which ran before: this disk went back in time; wipe it and replace the node", remote.Incarnation, m.Last)
 	}
 	return nil
 }

@@ -84,8 +84,9 @@ func still(view *meta.View) *Cluster {
 func TestAdmit(t *testing.T) {
 	w := newWorld(t)
 	w.lease("b", 7)
+	w.do(wire.MetaCommand{Kind: wire.MetaNoteDisk, Seen: wire.Sighting{Disk: api.DiskID{2}, Incarnation: inc("b", 7), Pass: 50, At: time.Unix(1e9, 0)}})
 	hello := func(set func(h *wire.Hello)) wire.Hello {
-		h := wire.Hello{Kind: wire.ConnRaft, Cluster: "prod", ClusterID: api.ClusterID{1}, Disk: api.DiskID{2}, Incarnation: inc("b", 7)}
+		h := wire.Hello{Kind: wire.ConnRaft, Cluster: "prod", ClusterID: api.ClusterID{1}, Disk: api.DiskID{2}, Incarnation: inc("b", 7), Pass: 40}
 		set(&h)
 		return h
 	}
@@ -95,8 +96,11 @@ func TestAdmit(t *testing.T) {
 		want string // "": admitted
 	}{
 		{"a member", func(*wire.Hello) {}, ""},
-		{"a later start", func(h *wire.Hello) { h.Incarnation.Start = 8 }, ""},
-		{"an earlier start", func(h *wire.Hello) { h.Incarnation.Start = 6 }, "b.6.00000000 is older than b.7.00000000, which ran before: this disk went back in time"},
+		{"a later start", func(h *wire.Hello) { h.Incarnation.Start, h.Pass = 8, 50 }, ""},
+		{"a later start with an older pass", func(h *wire.Hello) { h.Incarnation.Start, h.Pass = 8, 49 }, "is older than the one that ran as node b until 2001-09-09T01:46:40Z: that had start 7 and pass 50, this comes with start 8 and pass 49"},
+		{"an earlier start", func(h *wire.Hello) { h.Incarnation.Start, h.Pass = 6, 60 }, "is older than the one that ran as node b until 2001-09-09T01:46:40Z: that had start 7 and pass 50, this comes with start 6 and pass 60"},
+		{"a copy", func(h *wire.Hello) { h.Incarnation.Suffix = 9 }, " ran as b.7.00000000, and comes as b.7.00000009 with the same start number: it is a copy of that one"},
+		{"an older one without a cluster", func(h *wire.Hello) { h.ClusterID, h.Kind, h.Incarnation.Start = api.ClusterID{}, wire.ConnCall, 6 }, "is older than"},
 		{"another disk", func(h *wire.Hello) { h.Disk = api.DiskID{9} }, "its data was replaced"},
 		{"another cluster's name", func(h *wire.Hello) { h.Cluster = "test" }, `node b is of cluster "test", node a of cluster "prod"`},
 		{"another cluster of the name", func(h *wire.Hello) { h.ClusterID = api.ClusterID{9} }, "one of the two data directories is another cluster's"},
@@ -112,8 +116,17 @@ func TestAdmit(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
-		if err != nil && api.CodeOf(err) != api.CodeForbidden {
-			t.Errorf("%s: code %s", test.name, api.CodeOf(err))
+		if err == nil {
+			continue
+		}
+		want := api.CodeForbidden
+		for _, of := range []string{"older", "same start number"} {
+			if strings.Contains(err.Error(), of) {
+				want = api.CodeWrongDisk // the remote takes no part any more
+			}
+		}
+		if api.CodeOf(err) != want {
+			t.Errorf("%s: code %s, want %s", test.name, api.CodeOf(err), want)
 		}
 	}
 	// A node that may have missed a change lets in whom it would refuse for that, but
@@ -471,6 +484,8 @@ func (p *peers) CallAddress(context.Context, string, wire.Method, []byte) (wire.
 func (p *peers) SetPeers(map[string]string) {}
 func (p *peers) Nudge()                     {}
 
+func (p *peers) Refusal(string) *api.Error { return nil }
+
 func (p *peers) Heard(node string) (api.Incarnation, time.Time) {
 	if p.heard[node] {
 		return inc(node, 1), time.Now()
@@ -549,6 +564,9 @@ func TestAcceptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	if _, err = LoadIdentity(db, "prod", "a", api.DiskID{1}, 1); err != nil {
+		t.Fatal(err)
+	}
 	unformed := func() *Cluster {
 		c := still(&meta.View{})
 		o := c.o
@@ -601,9 +619,13 @@ func TestAcceptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer after.Close()
-	who, err := LoadIdentity(after, "a", api.DiskID{1}, 1)
+	who, err := LoadIdentity(after, "prod", "a", api.DiskID{1}, 1)
 	if err != nil || who.Formation == nil || who.Formation.ClusterID != (api.ClusterID{1}) {
 		t.Fatalf("on the disk: %+v, %v", who.Formation, err)
+	}
+	if _, err := LoadIdentity(after, "test", "a", api.DiskID{1}, 1); err == nil ||
+		!strings.Contains(err.Error(), `belongs to cluster "prod" (id 01000000000000000000000000000000), and the configuration says "test"`) {
+		t.Errorf("a directory of another cluster: %v", err)
 	}
 	c.o.Identity, c.o.DB = who, after
 	if err := propose(New(c.o), other); api.CodeOf(err) != api.CodeForbidden {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,6 +95,9 @@ func (c *Cluster) answerJoin(ctx context.Context, from wire.Hello, payload []byt
 	}
 	a, err := c.propose(ctx, cmd)
 	if err != nil {
+		if e, ok := errors.AsType[*api.Error](err); ok && e.Outcome() == api.OutcomeDone {
+			c.Refused(from, e)
+		}
 		return nil, err
 	}
 	c.o.Log.InfoContext(ctx, "node admitted", "peer", from.Incarnation.Node, "disk", from.Disk.String(), "new", a.Changed)

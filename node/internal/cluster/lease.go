@@ -91,6 +91,7 @@ func (c *Cluster) expireLeases(ctx context.Context) error {
 				c.o.Log.WarnContext(ctx, "lease could not be ended", "lease", inc.String(), "error", err)
 			}
 		}
+		c.noteDisks(ctx)
 	}
 }
 
@@ -135,6 +136,9 @@ func (c *Cluster) renewLease(ctx context.Context) error {
 }
 
 func (c *Cluster) setLease(s leaseState) {
+	if s.granted && c.fenced.Load() != nil {
+		return // an answer that was on its way
+	}
 	c.mu.Lock()
 	was := c.mu.lease
 	c.mu.lease = s
@@ -162,6 +166,9 @@ func (c *Cluster) setLeaseCause(why string) {
 }
 
 func (c *Cluster) renewOnce(ctx context.Context) (wire.Renewal, error) {
+	if why := c.fenced.Load(); why != nil {
+		return wire.Renewal{}, &api.Error{Code: api.CodeNotReady, Message: why.Message}
+	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	l := c.wanted()

@@ -22,6 +22,7 @@ const (
 // Up takes word of a connection with an incarnation: what an older one claimed
 // is void.
 func (c *Cluster) Up(remote wire.Hello) {
+	c.memory.hello(&remote, time.Now())
 	if c.directory.disk(remote.Incarnation.Node, remote.Disk) {
 		c.pulses.replaced(remote.Incarnation.Node)
 		c.o.Host.Replaced(remote.Incarnation.Node)
@@ -46,6 +47,7 @@ func (c *Cluster) Down(node string, inc api.Incarnation, refused bool, why error
 
 // Heartbeat takes what another node says of itself.
 func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
+	c.Passed(from, hb.Pass)
 	changed := c.pulses.beat(from, hb)
 	if c.directory.heard(from, hb) || changed {
 		c.changed.fire()

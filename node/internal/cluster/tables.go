@@ -252,6 +252,8 @@ func (c *Cluster) statusHead() api.Status {
 		}
 		s.Members = append(s.Members, out)
 	}
+	s.Waiting = c.Waiting()
+	s.Refusals = append(c.refusals.list(s.Time), c.refusedBy(s.Time)...)
 	return s
 }
 

@@ -78,6 +78,8 @@ func (d *draft) do(c *wire.MetaCommand) wire.MetaAnswer {
 		return d.revoke(c)
 	case wire.MetaRotate:
 		return d.rotate(c)
+	case wire.MetaNoteDisk:
+		return d.note(c.Seen)
 	}
 	return refuse("command %s is not known", c.Kind) // the decoder lets none through
 }

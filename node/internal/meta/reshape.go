@@ -33,6 +33,8 @@ func (d *draft) admit(c *wire.MetaCommand) wire.MetaAnswer {
 		return refuse("node %q cannot be admitted with disk %s and address %q", j.Node, j.Disk, j.Address)
 	case d.Dead(j.Disk):
 		return conflict("disk %s of node %s was replaced, and is dead for ever: wipe it", j.Disk, j.Node)
+	case known && m.Disk == j.Disk && !m.Last.IsZero():
+		return conflict("disk %s ran as %s, and comes back without what it had then: it went back in time", j.Disk, m.Last)
 	case known && m.Disk == j.Disk:
 		return wire.MetaAnswer{Replica: m.Replica}
 	case known && !m.Disk.IsZero():
@@ -65,6 +67,9 @@ func (d *draft) replace(node string) wire.MetaAnswer {
 		return conflict("the disk of node %s is not to be replaced: %s", node, why)
 	}
 	d.record(d.putDead(m.Disk, node))
+	if _, seen := d.Seen(node); seen {
+		d.record(d.dropSeen(node))
+	}
 	m.Disk, m.Last, m.Left, m.Replica = api.DiskID{}, api.Incarnation{}, false, d.newReplica()
 	m.Voter, m.Rising = false, m.Voter || m.Rising
 	d.record(d.putMember(m))

@@ -22,6 +22,7 @@ const (
 	prefixDead     = "dead/"
 	prefixRoll     = "roll/"
 	prefixRevoked  = "revoked/"
+	prefixSeen     = "seen/"
 )
 
 // counterVersion is the first byte of a counter's record.
@@ -83,6 +84,10 @@ func (v *View) load(key string, value []byte) error {
 		var r wire.Revocation
 		r, err = wire.DecodeRevocation(value)
 		v.putRevocation(r)
+	case strings.HasPrefix(key, prefixSeen):
+		var s wire.Sighting
+		s, err = wire.DecodeSighting(value)
+		v.putSeen(s)
 	default:
 		err = fmt.Errorf("of a kind %w", wire.ErrNewer)
 	}

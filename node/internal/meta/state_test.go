@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
@@ -112,6 +113,7 @@ func (g *group) form(nodes ...string) {
 //	roll ACTION ... as parseRoll reads it
 //	revoke SERIAL REASON
 //	rotate OLD NEW PHASE
+//	note INCARNATION PASS [disk=NODE]
 func TestState(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
@@ -152,6 +154,7 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		"admit": wire.MetaAdmitNode, "replace": wire.MetaReplaceDisk, "move": wire.MetaMoveReplica, "settle": wire.MetaSettleTable,
 		"roll":   wire.MetaChangeRoll,
 		"revoke": wire.MetaRevoke, "rotate": wire.MetaRotate,
+		"note": wire.MetaNoteDisk,
 	}[words[0]]}
 	switch words[0] {
 	case "roll":
@@ -200,6 +203,13 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 	inc, err := api.ParseIncarnation(words[1])
 	if err != nil {
 		t.Fatal(err)
+	}
+	if words[0] == "note" {
+		c.Seen = wire.Sighting{Disk: disk(inc.Node), Incarnation: inc, Pass: number(t, words[2]), At: time.UnixMilli(1000).UTC()}
+		if len(words) > 3 {
+			c.Seen.Disk = disk(strings.TrimPrefix(words[3], "disk="))
+		}
+		return c
 	}
 	c.Incarnation, c.Draining = inc, words[0] == "drain"
 	c.Lease = wire.Lease{Disk: disk(inc.Node), Incarnation: inc, Address: "https://" + inc.Node, Zone: "z-" + inc.Node, Version: "1"}
@@ -276,6 +286,9 @@ func show(v *meta.View) string {
 		if !m.Last.IsZero() {
 			fmt.Fprintf(&b, " last %s left %t", m.Last, m.Left)
 		}
+		if s, ok := v.Seen(m.Node); ok {
+			fmt.Fprintf(&b, " seen as %s with pass %d", s.Incarnation, s.Pass)
+		}
 		b.WriteByte('\n')
 	}
 	for _, l := range v.Leases {
@@ -320,7 +333,7 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 	nodes := []string{"a", "b", "c", "x"}
 	inc := api.Incarnation{Node: nodes[rnd.IntN(4)], Start: rnd.Uint64N(6) + 1, Suffix: uint32(rnd.IntN(4) / 3)}
 	c := wire.MetaCommand{
-		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaChangeRoll)) + 1),
+		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaNoteDisk)) + 1),
 		ID:          api.RequestID{byte(rnd.IntN(255)) + 1},
 		Incarnation: inc,
 		Draining:    rnd.IntN(2) == 0,
@@ -343,6 +356,7 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 			Phase: []string{api.RotateTrust, api.RotateIssue, api.RotateSoak, api.RotateDrop, api.RotateDone, api.RotateUndo, api.RotateUndone}[rnd.IntN(7)],
 		},
 		Revocation: wire.Revocation{Serial: fmt.Sprintf("%032x", rnd.IntN(40)), Reason: "lost", By: "ann"},
+		Seen:       wire.Sighting{Disk: disk(inc.Node), Incarnation: inc, Pass: rnd.Uint64N(50), At: time.UnixMilli(rnd.Int64N(1000)).UTC()},
 	}
 	for id := range uint64(200) {
 		if rnd.IntN(2) == 0 {
@@ -356,7 +370,7 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 		c.Table = v.Tables[rnd.IntN(len(v.Tables))].ID // nearly all ids are of tables that are gone
 	}
 	if m, ok := viewed(v, inc.Node); ok {
-		c.Lease.Disk = m.Disk
+		c.Lease.Disk, c.Seen.Disk = m.Disk, m.Disk
 	}
 	for range rnd.IntN(4) {
 		c.Nodes = append(c.Nodes, nodes[rnd.IntN(3)])
@@ -387,7 +401,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 		g := newGroup(t)
 		g.form("a", "b", "c")
 		taken := map[uint64]string{1: "a", 2: "b", 3: "c"}
-		for range 600 {
+		for range 900 {
 			c := randomCommand(rnd, g.s.View())
 			r := g.apply(c)
 			if r.ID != c.ID {
@@ -421,6 +435,12 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			if diff := cmp.Diff(view, loaded, alike...); diff != "" {
 				t.Fatalf("seed %d: after %+v, loaded is not what was in memory:\n%s", seed, c, diff)
 			}
+			for _, m := range view.Members {
+				was, _ := view.Seen(m.Node)
+				if is, _ := loaded.Seen(m.Node); is != was {
+					t.Fatalf("seed %d: %+v was loaded as %+v", seed, was, is)
+				}
+			}
 			for _, table := range view.Tables {
 				if named, ok := loaded.TableNamed(table.Name); !ok || named.ID != table.ID {
 					t.Fatalf("seed %d: table %s was not loaded under its name", seed, table.Name)
@@ -428,7 +448,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	for kind := wire.MetaGrantLease; kind <= wire.MetaRotate; kind++ {
+	for kind := wire.MetaGrantLease; kind <= wire.MetaNoteDisk; kind++ {
 		if done[kind] < 5 {
 			t.Errorf("%s changed something only %d times", kind, done[kind])
 		}

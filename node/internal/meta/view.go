@@ -26,6 +26,8 @@ type View struct {
 
 	names []*wire.Table // in the order of their names
 	dead  []deadDisk    // in the order of their ids, as text
+
+	seen []wire.Sighting // in the order of their nodes
 }
 
 // Member returns the member with that node id.

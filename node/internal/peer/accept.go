@@ -72,8 +72,11 @@ func (t *Transport) news(err error) bool {
 func (t *Transport) enter() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.stopped {
+	switch {
+	case t.mu.stopped:
 		return errStopped
+	case t.mu.fenced != nil:
+		return errFenced
 	}
 	if t.shaking.Load() >= maxHandshakes {
 		return fmt.Errorf("%d connections of nodes are shaking hands: try again", maxHandshakes)
@@ -88,8 +91,11 @@ func (t *Transport) track(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.accepted[s] = ""
-	if t.mu.stopped {
+	switch {
+	case t.mu.stopped:
 		s.close(errStopped)
+	case t.mu.fenced != nil:
+		s.close(errFenced)
 	}
 }
 
@@ -148,6 +154,7 @@ func (t *Transport) shake(s *session, state *tls.ConnectionState) error {
 	default:
 		return err
 	}
+	t.tell(&s.remote, refusal)
 	if _, err := s.conn.Write(frameVerdict(frameHello(nil, &local), refusal)); err != nil {
 		return err
 	}
@@ -155,6 +162,7 @@ func (t *Transport) shake(s *session, state *tls.ConnectionState) error {
 		return refusal
 	}
 	if err := s.readVerdict(); err != nil {
+		t.heed(err)
 		return err
 	}
 	return t.welcome(s, &local, state)

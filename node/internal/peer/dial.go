@@ -51,6 +51,9 @@ func parseAddress(address string) (target, error) {
 // dial connects to an address and shakes hands. Whoever answers must be node,
 // unless that is empty. Until it returns the connection is closed if ctx ends.
 func (t *Transport) dial(ctx context.Context, address, node string, kind wire.ConnKind) (*session, error) {
+	if err := t.mayTalk(); err != nil {
+		return nil, err
+	}
 	s, err := t.connect(ctx, address, node, kind)
 	switch {
 	case err == nil:
@@ -117,12 +120,14 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 		return nil, err
 	}
 	if err := s.readVerdict(); err != nil {
+		t.heed(err)
 		return nil, err
 	}
 	refusal := t.judge(&local, &s.remote, state, node)
 	if _, err := conn.Write(frameVerdict(nil, refusal)); err != nil {
 		return nil, err
 	}
+	t.tell(&s.remote, refusal)
 	if refusal != nil {
 		return nil, fmt.Errorf("this node refuses %s: %s", s.remote.Incarnation, refusal.Error())
 	}
@@ -176,7 +181,7 @@ func noAnswer(err error) error {
 	}
 	var alert *net.OpError
 	if errors.As(err, &alert) && alert.Op == "remote error" {
-		return fmt.Errorf("it refuses this node's certificate: %w", err)
+		return fmt.Errorf("%w: %w", errCertificate, err)
 	}
 	return err
 }

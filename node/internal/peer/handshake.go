@@ -51,11 +51,80 @@ func (t *Transport) judge(local, remote *wire.Hello, state *tls.ConnectionState,
 			return refuse(err)
 		}
 	}
+	if err := t.o.Admit(*remote); err != nil {
+		return refuse(err)
+	}
 	if err := t.outdated(remote); err != nil {
 		return refuse(err)
 	}
-	if err := t.o.Admit(*remote); err != nil {
-		return refuse(err)
+	return nil
+}
+
+// tell says that this node refuses a remote, to whoever wants to know.
+func (t *Transport) tell(remote *wire.Hello, why *api.Error) {
+	if t.o.Refused != nil && why != nil {
+		t.o.Refused(*remote, why)
+	}
+}
+
+// heed has this node take no part any more if a member has said that its disk is
+// not the one that it was. One is enough: it remembers what this disk has
+// forgotten, and others, who do not, must not count a vote of it.
+func (t *Transport) heed(err error) {
+	refused, ok := errors.AsType[*RefusalError](err)
+	if !ok || refused.Reason.Code != api.CodeWrongDisk {
+		return
+	}
+	t.mu.Lock()
+	first := t.mu.fenced == nil
+	if first {
+		t.mu.fenced = refused
+		for s := range t.mu.accepted {
+			s.close(errFenced)
+		}
+		for _, ls := range t.mu.links {
+			ls.raft.retire(errFenced)
+			ls.call.retire(errFenced)
+		}
+	}
+	t.mu.Unlock()
+	if first && t.o.Fenced != nil {
+		t.o.Fenced(refused.By, refused.Reason)
+	}
+}
+
+// mayTalk returns an error if this node takes no part any more.
+func (t *Transport) mayTalk() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.fenced != nil {
+		return fmt.Errorf("%w: %w", errFenced, t.mu.fenced)
+	}
+	return nil
+}
+
+// Refusal returns why this node and a peer cannot talk though they reach each
+// other: the peer refuses this node, or one of them the other's certificate. It is
+// nil while there is a connection, and of a peer that is not reached.
+func (t *Transport) Refusal(node string) *api.Error {
+	t.mu.Lock()
+	ls, fenced := t.mu.links[node], t.mu.fenced
+	t.mu.Unlock()
+	if fenced != nil {
+		if fenced.By.Node == node {
+			return fenced.Reason
+		}
+		return nil
+	}
+	if ls == nil {
+		return nil
+	}
+	err := ls.raft.trouble()
+	if refused, ok := errors.AsType[*RefusalError](err); ok {
+		return refused.Reason
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || errors.Is(err, errCertificate) {
+		return &api.Error{Code: api.CodeForbidden, Message: err.Error(), Hint: "the certificates of all nodes must be of one cluster and one authority: `tidal certs`"}
 	}
 	return nil
 }

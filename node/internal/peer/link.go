@@ -123,6 +123,17 @@ func (l *link) current() *caller {
 	return l.mu.cur
 }
 
+// trouble returns why the last attempt to connect failed; nil while there is a
+// connection.
+func (l *link) trouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.cur != nil {
+		return nil
+	}
+	return l.mu.failed
+}
+
 // ready returns the connection, and waits for one attempt to dial if there is
 // none, unless one failed a moment ago.
 func (l *link) ready(ctx context.Context) (*caller, error) {

@@ -31,6 +31,9 @@ var (
 	errOlder   = errors.New("a newer incarnation said hello")
 
 	errStranger = errors.New("it belongs to no cluster yet")
+
+	errFenced      = errors.New("this node takes no part in the cluster")
+	errCertificate = errors.New("it refuses this node's certificate")
 )
 
 const (
@@ -77,7 +80,12 @@ type Options struct {
 	// Admit may refuse a remote's hello. It is asked on both sides, after the
 	// remote's certificate was checked, and before anything else is read.
 	Admit func(remote wire.Hello) error
-	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	// Refused is told of each remote that this node refuses, and why; nil: nobody is.
+	Refused func(remote wire.Hello, why *api.Error)
+	// Fenced is told once if a member says that this node's disk is not the one that
+	// it was: from then on the transport talks to nobody. nil: nobody is told.
+	Fenced func(by api.Incarnation, why *api.Error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	// TLS returns the configuration to dial a node with, or any node of the cluster
 	// if the id is empty. A nil func means plaintext.
 	TLS func(node string) *tls.Config
@@ -113,6 +121,7 @@ type Transport struct {
 		dialled  map[*session]struct{} // outbound ones
 		refused  map[string]time.Time
 		stopped  bool
+		fenced   *RefusalError // nil: this node may take part
 	}
 }
 
@@ -200,7 +209,7 @@ func (t *Transport) stop() {
 func (t *Transport) SetPeers(addrs map[string]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.stopped {
+	if t.mu.stopped || t.mu.fenced != nil {
 		return
 	}
 	for node, ls := range t.mu.links {

@@ -80,7 +80,7 @@ type group struct {
 }
 
 // createGroup makes a replica that the disk does not have.
-func createGroup(o Options, g GroupOptions) error {
+func createGroup(o Options, g GroupOptions, sync func(*store.Batch) error) error {
 	b := o.DB.NewBatch()
 	if err := raftlog.Create(b, g.Group, g.Replica, g.Voters); err != nil {
 		return errors.Join(err, b.Close())
@@ -88,13 +88,13 @@ func createGroup(o Options, g GroupOptions) error {
 	if g.First != nil {
 		g.First(b)
 	}
-	return b.Commit(true)
+	return sync(b)
 }
 
-func openGroup(o Options, cache *raftlog.Cache, g GroupOptions) (*group, error) {
+func openGroup(o Options, cache *raftlog.Cache, g GroupOptions, sync func(*store.Batch) error) (*group, error) {
 	log, err := raftlog.Open(o.DB, g.Group, cache)
 	if errors.Is(err, raftlog.ErrNoReplica) {
-		if err = createGroup(o, g); err != nil {
+		if err = createGroup(o, g, sync); err != nil {
 			return nil, err
 		}
 		log, err = raftlog.Open(o.DB, g.Group, cache)

@@ -67,18 +67,9 @@ func NewStepper(o Options) (*Stepper, error) {
 	if o.Clock == nil {
 		s.o.Clock = func() time.Duration { return s.now }
 	}
-	v, found, err := o.DB.Get(store.NodeKey(store.NodePass))
-	if err != nil {
-		return nil, err
-	}
-	if found {
-		r := wire.NewReader(v)
-		s.pass = r.Uvarint("number of the last synced pass")
-		if err := r.Done(); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	var err error
+	s.pass, err = o.DB.LastPass()
+	return s, err
 }
 
 // Synced returns the number of the last batch that is on the disk for certain.
@@ -96,7 +87,7 @@ func (s *Stepper) Add(o GroupOptions) error {
 	if o.Replica <= dead {
 		return fmt.Errorf("group %d: replica %d was removed from this disk and cannot come back", o.Group, o.Replica)
 	}
-	g, err := openGroup(s.o, s.cache, o)
+	g, err := openGroup(s.o, s.cache, o, s.sync)
 	if err != nil {
 		return err
 	}
@@ -485,7 +476,7 @@ func (s *Stepper) writeGroup(b *store.Batch, w work) error {
 // sync commits b with the number of the pass in it. Peers remember the highest
 // that they heard, so a disk that went back in time is found out.
 func (s *Stepper) sync(b *store.Batch) error {
-	b.Set(store.NodeKey(store.NodePass), wire.AppendUvarint(nil, s.pass+1))
+	b.SetPass(s.pass + 1)
 	if err := b.Commit(true); err != nil {
 		return err
 	}
@@ -527,7 +518,7 @@ func (s *Stepper) post(g *group, m *pb.Message, add func([]byte) []byte) {
 		s.order = append(s.order, node)
 	}
 	if len(b) == 0 {
-		b = wire.NewRaftBatch()
+		b = wire.AppendPass(wire.NewRaftBatch(), s.pass)
 	}
 	b = add(b)
 	if len(b) >= wire.MaxRaftBatch {

@@ -58,7 +58,7 @@ type Hello struct {
 	Cluster     string        // configured name
 	Disk        api.DiskID
 	Incarnation api.Incarnation // names the node too
-	Pass        uint64          // number of the last synced pass
+	Pass        uint64          // number of the last synced pass that its disk had when it began
 	Version     string          // of the release, for people
 }
 

@@ -317,6 +317,7 @@ const (
 	MetaChangeRoll
 	MetaRevoke
 	MetaRotate
+	MetaNoteDisk
 )
 
 // String returns the kind's name, as in logs.
@@ -348,6 +349,8 @@ func (k MetaKind) String() string {
 		return "revoke"
 	case MetaRotate:
 		return "rotate"
+	case MetaNoteDisk:
+		return "note-disk"
 	}
 	return "kind" + strconv.Itoa(int(k))
 }
@@ -377,6 +380,7 @@ type MetaCommand struct {
 	Roll       RollCommand // change-roll
 	Revocation Revocation  // revoke
 	Rotation   Rotation    // rotate: as it shall be
+	Seen       Sighting    // note: how far a disk has come
 }
 
 // AppendMetaCommand appends the stored form of c: the fields of its kind alone.
@@ -408,6 +412,8 @@ func AppendMetaCommand(dst []byte, c *MetaCommand) []byte {
 		dst = appendRevocation(dst, &c.Revocation)
 	case MetaRotate:
 		dst = appendRotation(dst, &c.Rotation)
+	case MetaNoteDisk:
+		dst = appendSighting(dst, &c.Seen)
 	}
 	return dst
 }
@@ -447,6 +453,8 @@ func DecodeMetaCommand(b []byte) (MetaCommand, error) {
 		c.Revocation = readRevocation(r)
 	case MetaRotate:
 		c.Rotation = readRotation(r)
+	case MetaNoteDisk:
+		c.Seen = readSighting(r)
 	default:
 		return MetaCommand{}, fmt.Errorf("meta command: kind %d: %w", c.Kind, ErrNewer)
 	}

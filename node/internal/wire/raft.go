@@ -109,6 +109,10 @@ func DecodeRaft(b []byte, f func(RaftMessage)) error {
 		return fmt.Errorf("raft batch of version %d: this node reads version %d", v, raftVersion)
 	}
 	for r.Err() == nil && len(r.Rest()) > 0 {
+		if r.Rest()[0] == raftPass {
+			readPass(r)
+			continue
+		}
 		if m := decodeMessage(r); r.Err() == nil {
 			f(m)
 		}
