@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// lockFile is what is locked of a data directory.
+const lockFile = "LOCK.tidal"
+
 // directoryLock is a held data directory.
 type directoryLock struct{ f *os.File }
 
@@ -28,22 +31,26 @@ func lockDirectory(dir string, inherited *os.File) (*directoryLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:forbidigo // the lock is the kernel's, not the store's
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	path := filepath.Join(dir, "LOCK.tidal")
+	path := filepath.Join(dir, lockFile)
 	f, err := openLock(path, inherited)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder := make([]byte, 32)
-		n, _ := f.Read(holder) // who it is helps, and is not needed
-		err = fmt.Errorf("%w: %s by process %s: %w", ErrLocked, dir, holder[:n], err)
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(heldBy(f, dir, err), f.Close())
 	}
 	err = errors.Join(f.Truncate(0), writePID(f))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the data directory: %w", err), f.Close())
 	}
 	return &directoryLock{f}, nil
+}
+
+// heldBy says which process has a data directory.
+func heldBy(f *os.File, dir string, why error) error {
+	holder := make([]byte, 32)
+	n, _ := f.Read(holder) // who it is helps, and is not needed
+	return fmt.Errorf("%w: %s by process %s: %w", ErrLocked, dir, holder[:n], why)
 }
 
 // openLock opens the lock's file, unless the inherited one is it.

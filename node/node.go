@@ -35,6 +35,9 @@ var ErrSetup = errors.New("the node cannot run")
 // ErrLocked is wrapped by errors about a data directory that another process has.
 var ErrLocked = errors.New("the data directory is in use")
 
+// databaseFolder holds the database, inside the data directory.
+const databaseFolder = "db"
+
 // Times of a graceful stop. The drain budget is shared: what the hand-over needs
 // is not there for waiting.
 const (
@@ -188,7 +191,7 @@ func (n *node) prepare() error {
 		return err
 	}
 	n.space.full.Store(full)
-	n.db, err = store.Open(filepath.Join(c.Node.Data, "db"), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die})
+	n.db, err = store.Open(filepath.Join(c.Node.Data, databaseFolder), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die})
 	if err != nil {
 		return err
 	}

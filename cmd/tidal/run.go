@@ -79,6 +79,7 @@ func (a *app) commands() []*cli.Command {
 		a.waitCommand(),
 		a.certsCommand(),
 		a.configCommand(),
+		a.debugCommand(),
 		a.versionCommand(),
 	}
 	for _, c := range all {

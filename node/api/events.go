@@ -28,20 +28,21 @@ const (
 	EventClaim        EventKind = "claim"         // node: To claims its drain
 	EventSnapshot     EventKind = "snapshot"      // node: Count snapshots were sent, taken or failed, as Why says
 	EventRefused      EventKind = "refused"       // node: Count requests were refused with the code Why
+	EventNodeRefused  EventKind = "node-refused"  // node: From does not talk to Member, which runs as Incarnation
 )
 
 // EventKinds returns all kinds, in the order of docs/events.md.
 func EventKinds() []EventKind {
 	return []EventKind{
 		EventHeartbeat, EventGap, EventLease, EventLeaseEnded, EventDraining, EventUndrained, EventMetaLeader, EventOwner,
-		EventTableCreated, EventTableDropped, EventReplicas, EventPhase, EventClaim, EventSnapshot, EventRefused,
+		EventTableCreated, EventTableDropped, EventReplicas, EventPhase, EventClaim, EventSnapshot, EventRefused, EventNodeRefused,
 	}
 }
 
 // OfNode reports whether only the node that it happened to tells the kind.
 func (k EventKind) OfNode() bool {
 	switch k {
-	case EventPhase, EventClaim, EventSnapshot, EventRefused:
+	case EventPhase, EventClaim, EventSnapshot, EventRefused, EventNodeRefused:
 		return true
 	default:
 		return false
@@ -121,6 +122,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("node %s: %d snapshots %s", e.Member, e.Count, e.Why)
 	case EventRefused:
 		return fmt.Sprintf("node %s refused %d requests: %s%s", e.Member, e.Count, e.Why, e.ofTables())
+	case EventNodeRefused:
+		return "node " + e.Member + ", running as " + e.incarnation() + ", is refused by " + e.From + because(e.Why)
 	case EventHeartbeat:
 	}
 	return string(e.Kind)

@@ -65,18 +65,8 @@ func writeMeta(b *store.Batch, changes []meta.Change) {
 // loadMeta reads the state from the disk; of a node that was just accepted, it is
 // the state of a cluster that forms now, and its records are returned.
 func (c *Cluster) loadMeta(f *wire.Formation) (*meta.State, []meta.Change, error) {
-	var scanErr error
-	records := func(yield func(k, v []byte) bool) {
-		lo := metaKey(nil)
-		scanErr = c.o.DB.Scan(lo, store.GroupEnd(uint64(api.MetaGroup), store.SubState), func(k, v []byte) error {
-			if !yield(append([]byte(nil), k[len(lo):]...), append([]byte(nil), v...)) {
-				return store.ErrStop
-			}
-			return nil
-		})
-	}
-	state, err := meta.Load(iter.Seq2[[]byte, []byte](records))
-	if err = errors.Join(scanErr, err); err != nil {
+	state, err := ReadMeta(c.o.DB)
+	if err != nil {
 		return nil, nil, err
 	}
 	if !state.View().Formation.ClusterID.IsZero() {
@@ -84,6 +74,23 @@ func (c *Cluster) loadMeta(f *wire.Formation) (*meta.State, []meta.Change, error
 	}
 	first, err := state.Genesis(*f)
 	return state, first, err
+}
+
+// ReadMeta reads the meta group's state from a node's database; of none, it is the
+// state of no cluster.
+func ReadMeta(db *store.DB) (*meta.State, error) {
+	var scanErr error
+	records := func(yield func(k, v []byte) bool) {
+		lo := metaKey(nil)
+		scanErr = db.Scan(lo, store.GroupEnd(uint64(api.MetaGroup), store.SubState), func(k, v []byte) error {
+			if !yield(append([]byte(nil), k[len(lo):]...), append([]byte(nil), v...)) {
+				return store.ErrStop
+			}
+			return nil
+		})
+	}
+	state, err := meta.Load(iter.Seq2[[]byte, []byte](records))
+	return state, errors.Join(scanErr, err)
 }
 
 // openMeta opens the meta group's replica, or makes it when the cluster forms.

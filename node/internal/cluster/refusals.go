@@ -73,6 +73,7 @@ func (c *Cluster) Refused(remote wire.Hello, why *api.Error) {
 		Reason: why.Message, Hint: why.Hint,
 	}
 	if c.refusals.note(x, time.Now().UTC()) {
+		c.o.Events(api.Event{Kind: api.EventNodeRefused, Member: x.Node, Incarnation: &x.Incarnation, From: c.o.Node, Why: x.Reason})
 		c.o.Log.Warn("node refused", "peer", x.Node, "peer_incarnation", x.Incarnation.String(), "disk", x.Disk.String(), "reason", x.Reason, "hint", x.Hint)
 	}
 }
@@ -85,6 +86,8 @@ func (c *Cluster) Fenced(by api.Incarnation, why *api.Error) {
 		Message: fmt.Sprintf("node %s takes no part in the cluster: %s refuses it: %s", c.o.Node, by, why.Message),
 	})
 	c.o.Log.Error("this node takes no part in the cluster any more", "peer_incarnation", by.String(), "reason", why.Message, "hint", why.Hint)
+	own := c.o.Identity.Incarnation
+	c.o.Events(api.Event{Kind: api.EventNodeRefused, Member: c.o.Node, Incarnation: &own, From: by.Node, Why: why.Message})
 	c.setLease(leaseState{why: fmt.Sprintf("%s refuses this node", by)})
 }
 

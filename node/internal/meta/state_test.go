@@ -366,6 +366,9 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 	if rnd.IntN(10) == 0 { // they stand apart from the others
 		c.Kind = wire.MetaRevoke + wire.MetaKind(rnd.IntN(2))
 	}
+	if rnd.IntN(4) == 0 { // a move is seldom possible, and only to a node with a lease
+		c.Kind = []wire.MetaKind{wire.MetaMoveReplica, wire.MetaGrantLease, wire.MetaCreateTable}[rnd.IntN(3)]
+	}
 	if v != nil && len(v.Tables) > 0 && rnd.IntN(2) == 0 {
 		c.Table = v.Tables[rnd.IntN(len(v.Tables))].ID // nearly all ids are of tables that are gone
 	}

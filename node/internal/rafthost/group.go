@@ -189,7 +189,9 @@ func stamp(ms uint64, data []byte) []byte {
 	return append(b, data...)
 }
 
-func unstamp(b []byte) (elapsed time.Duration, data []byte, err error) {
+// Unstamp takes apart the data of an entry as the log has it: how long after the
+// entry before it was proposed, and what was proposed.
+func Unstamp(b []byte) (elapsed time.Duration, data []byte, err error) {
 	r := wire.NewReader(b)
 	if v := r.Byte("version of an entry"); r.Err() == nil && v != entryHeader {
 		return 0, nil, fmt.Errorf("entry of version %d: this node reads version %d", v, entryHeader)
@@ -404,7 +406,7 @@ func (g *group) applyNormal(b *store.Batch, e *pb.Entry, answers *[]func()) erro
 	in := Entry{Index: e.GetIndex(), Term: e.GetTerm()}
 	if len(e.GetData()) > 0 {
 		var err error
-		if in.Elapsed, in.Data, err = unstamp(e.GetData()); err != nil {
+		if in.Elapsed, in.Data, err = Unstamp(e.GetData()); err != nil {
 			return err
 		}
 	}

@@ -34,6 +34,7 @@ type Options struct {
 	Fatal func(error)  // called once when the disk can no longer be trusted, mostly with a *DiskError; nil: ignored
 	// CacheBytes bounds the cache of table blocks; 0: 64 MiB.
 	CacheBytes int64
+	ReadOnly   bool // change nothing on the disk; there must be a database
 }
 
 // DB is a node's database. Its methods may be called from any goroutine.
@@ -66,6 +67,7 @@ func Open(dir string, o Options) (*DB, error) {
 		Cache:                       cache,
 		FS:                          ev.disk,
 		FormatMajorVersion:          pebbleFormat,
+		ReadOnly:                    o.ReadOnly,
 		Logger:                      ev,
 		MemTableSize:                memtableBytes,
 		MemTableStopWritesThreshold: stopMemtables,
@@ -89,7 +91,7 @@ func Open(dir string, o Options) (*DB, error) {
 	if err := d.checkManifest(dir, whole); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
-	if err := d.checkFormat(); err != nil {
+	if err := d.checkFormat(o.ReadOnly); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
 	return d, nil
@@ -114,11 +116,13 @@ func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, 
 	return db, err
 }
 
-func (d *DB) checkFormat() error {
+func (d *DB) checkFormat(readOnly bool) error { //nolint:revive // it is Open's option
 	v, found, err := d.Get(NodeKey(NodeFormat))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the format's version: %w", err)
+	case !found && readOnly:
+		return errors.New("the format's version is not on the disk: a first start was cut short")
 	case !found:
 		b := d.NewBatch()
 		b.Set(NodeKey(NodeFormat), binary.AppendUvarint(nil, Format))
