@@ -404,7 +404,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 		g := newGroup(t)
 		g.form("a", "b", "c")
 		taken := map[uint64]string{1: "a", 2: "b", 3: "c"}
-		for range 900 {
+		for range 1500 {
 			c := randomCommand(rnd, g.s.View())
 			r := g.apply(c)
 			if r.ID != c.ID {
