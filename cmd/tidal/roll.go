@@ -197,6 +197,12 @@ func (a *app) rollStart(c *cli.Context) error {
 		return err
 	}
 	defer w.cl.Close()
+	// Who holds the lock is said before what blocks: it may be the cause of that.
+	if last, lastErr := w.cl.Roll(c.Context, 0); lastErr == nil && last.Status.Open() {
+		return w.notBegun(lockError(&api.Error{
+			Code: api.CodeRollLocked, Message: fmt.Sprintf("roll %d of %s is %s, and only one roll goes on at a time", last.ID, last.By, last.Status),
+		}))
+	}
 	p, err := w.chosen(c, o)
 	if err != nil {
 		return w.notBegun(err)
