@@ -145,6 +145,11 @@ func (s *Server) closeIf(so func(*conn) bool) {
 	}
 	s.conns.mu.Unlock()
 	for _, nc := range doomed {
+		// Without an alert, which TLS writes for up to 5 s to a client that reads
+		// nothing: so many, one after another, would hold up the caller for minutes.
+		if t, ok := nc.(*tls.Conn); ok {
+			nc = t.NetConn()
+		}
 		_ = nc.Close() // it may be closed already
 	}
 }
