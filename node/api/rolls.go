@@ -127,10 +127,11 @@ type RollChange struct {
 // Check returns a bad-request or too-large error unless the change makes sense for
 // an action.
 func (c *RollChange) Check(a RollAction) error {
-	limit := MaxRollPlan
+	if err := c.checkFields(a); err != nil {
+		return err
+	}
 	switch a {
 	case RollNote:
-		limit = MaxRollData
 		if err := CheckNode(c.Node); err != nil {
 			return err
 		}
@@ -152,8 +153,36 @@ func (c *RollChange) Check(a RollAction) error {
 			return &Error{Code: CodeTooLarge, Message: fmt.Sprintf("a text of the roll has %d bytes: the limit is %d", len(s), MaxRollText)}
 		}
 	}
+	limit := MaxRollPlan
+	if a == RollNote {
+		limit = MaxRollData
+	}
 	if len(c.Data) > limit {
 		return &Error{Code: CodeTooLarge, Message: fmt.Sprintf("the roll's data has %d bytes: the limit is %d", len(c.Data), limit)}
+	}
+	return nil
+}
+
+// checkFields returns a bad-request error that names a field which the action does
+// not take. All take an epoch, and whose they are.
+func (c *RollChange) checkFields(a RollAction) error {
+	for _, f := range []struct {
+		name  string
+		given bool
+		takes bool
+	}{
+		{"force", c.Force, a == RollTake},
+		{"node", c.Node != "", a == RollNote},
+		{"state", c.State != "", a == RollNote},
+		{"note", c.Note != "", a == RollNote},
+		{"status", c.Status != "", a == RollEnd},
+		{"ask", c.Ask != "", a == RollAsk},
+		{"why", c.Why != "", a == RollEnd || a == RollUnlock},
+		{"data", len(c.Data) > 0, a == RollStart || a == RollNote || a == RollEnd},
+	} {
+		if f.given && !f.takes {
+			return &Error{Code: CodeBadRequest, Message: fmt.Sprintf("%s of a roll takes no %q", a, f.name)}
+		}
 	}
 	return nil
 }

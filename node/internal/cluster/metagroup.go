@@ -191,10 +191,13 @@ func (c *Cluster) proposeOnce(ctx context.Context, cmd *wire.MetaCommand) (wire.
 	case c.o.Node:
 		return c.lead(ctx, cmd)
 	}
+	b, err := encode(cmd)
+	if err != nil {
+		return wire.MetaAnswer{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	b, err := c.Ask(ctx, leader, wire.MethodPropose, wire.AppendMetaCommand(nil, cmd))
-	if err != nil {
+	if b, err = c.Ask(ctx, leader, wire.MethodPropose, b); err != nil {
 		return wire.MetaAnswer{}, err
 	}
 	return wire.DecodeMetaAnswer(b)
@@ -219,7 +222,11 @@ func (c *Cluster) lead(ctx context.Context, cmd *wire.MetaCommand) (wire.MetaAns
 			return wire.MetaAnswer{}, err
 		}
 	}
-	a, err := c.o.Host.Propose(ctx, uint64(api.MetaGroup), cmd.ID, wire.AppendMetaCommand(nil, cmd))
+	b, err := encode(cmd)
+	if err != nil {
+		return wire.MetaAnswer{}, err
+	}
+	a, err := c.o.Host.Propose(ctx, uint64(api.MetaGroup), cmd.ID, b)
 	if err != nil {
 		return wire.MetaAnswer{}, &api.Error{Code: api.CodeNotReady, Message: "the meta group: " + err.Error()}
 	}
@@ -228,6 +235,17 @@ func (c *Cluster) lead(ctx context.Context, cmd *wire.MetaCommand) (wire.MetaAns
 		return wire.MetaAnswer{}, fmt.Errorf("meta group: an answer of type %T", a)
 	}
 	return *answer, nil
+}
+
+// encode returns the stored form of a command, or a bad-request error if it cannot be
+// read again: every replica of the meta group would end over such an entry, at each
+// start.
+func encode(cmd *wire.MetaCommand) ([]byte, error) {
+	b := wire.AppendMetaCommand(nil, cmd)
+	if _, err := wire.DecodeMetaCommand(b); err != nil {
+		return nil, &api.Error{Code: api.CodeBadRequest, Message: err.Error()}
+	}
+	return b, nil
 }
 
 func (c *Cluster) notMetaLeader() *api.Error {
