@@ -294,7 +294,7 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData) error {
 			t.Why += "; its command had failed: " + r.mu.failed.Error()
 		}
 		r.mu.Unlock()
-		t.Hint = fmt.Sprintf("see its log, and what its supervisor says; when it is back: `tidal roll resume`. Node %s is the only one that was touched", id)
+		t.Hint = "see its log, and what its supervisor says; when it is back: `tidal roll resume`. No other node is begun before that"
 	}
 	if err != nil {
 		return err
