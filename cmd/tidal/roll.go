@@ -220,7 +220,8 @@ func (a *app) rollStart(c *cli.Context) error {
 		return w.notBegun(nil)
 	}
 	if !c.Bool("yes") {
-		if err = a.confirm(fmt.Sprintf("%d nodes of cluster %s will be restarted, one after the other.", len(p.Rolled()), p.Cluster), p.Cluster); err != nil {
+		if err = a.confirm(fmt.Sprintf("%d of %d nodes of cluster %s will be restarted, at most %d at a time.",
+			len(p.Rolled()), len(p.Nodes), p.Cluster, max(p.Options.MaxUnavailable, 1)), p.Cluster); err != nil {
 			return w.notBegun(err)
 		}
 	}
