@@ -28,7 +28,7 @@ func (a *app) rollCommand() *cli.Command {
 			"back, level, and owns what it should. When something is wrong it pauses and ends with 8: it never forces, and\n" +
 			"never goes on to a second node. At the end it says what clients were refused, and how long they waited.\n" +
 			"Ctrl-C pauses at the next place where that is safe; a second one leaves at once.",
-		Flags:  append(rollFlags(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"}, &cli.StringFlag{Name: "plan", Usage: "`FILE` with the plan to carry out; refused when the cluster is not as it was"}),
+		Flags:  append(rollFlags(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"}, &cli.StringFlag{Name: "plan", Usage: "`FILE` with the plan to carry out, by the flags that it was made with; refused when the cluster is not as it was"}),
 		Action: a.rollStart,
 		Subcommands: []*cli.Command{
 			{
