@@ -20,9 +20,9 @@ func (a *app) checkCommand() *cli.Command {
 			"the condition is that nothing is degraded. What is not known does not hold.",
 		UsageText: "tidal check [--max-lag N] [--min-ready N] [--cert-days N]",
 		Flags: append(connectFlags(), outputFlag(),
-			&cli.Int64Flag{Name: "max-lag", Usage: "no replica lacks more than so many `ENTRIES`", Value: -1},
-			&cli.IntFlag{Name: "min-ready", Usage: "so many `NODES` at least are ready", Value: -1},
-			&cli.IntFlag{Name: "cert-days", Usage: "no node's certificate expires within so many `DAYS`", Value: -1},
+			&cli.Int64Flag{Name: "max-lag", Usage: "no replica lacks more than so many `ENTRIES`", Value: -1, DefaultText: "not checked"},
+			&cli.IntFlag{Name: "min-ready", Usage: "so many `NODES` at least are ready", Value: -1, DefaultText: "not checked"},
+			&cli.IntFlag{Name: "cert-days", Usage: "no node's certificate expires within so many `DAYS`", Value: -1, DefaultText: "not checked"},
 		),
 		Action: a.check,
 	}
