@@ -130,4 +130,4 @@ interop: .interop/etcd .interop/nats-server
 	.ci/foreign github.com/nats-io/nats-server/v2 $(NATS) . $@
 
 clean:
-	rm -rf .interop bin dist .demo .home
+	rm -rf .interop .pictures bin dist .demo .home
