@@ -109,10 +109,13 @@ func (t *Tables) Mark(ctx context.Context, id api.TableID) error {
 }
 
 // pacer returns a function that is told of each part that was read, and keeps the
-// rate.
+// rate. It fails once ctx has ended, also where the disk is the slower one.
 func pacer(ctx context.Context, rate int) func(n int) error {
 	began, done := time.Now(), 0
 	return func(n int) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		done += n
 		ahead := time.Duration(float64(done)/float64(rate)*float64(time.Second)) - time.Since(began)
 		if ahead < 10*time.Millisecond {

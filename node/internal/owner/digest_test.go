@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/node/internal/owner"
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/store"
 	tables "tidal/node/internal/table"
@@ -100,5 +101,19 @@ func TestDigestEnds(t *testing.T) {
 	}
 	if err := c.nodes["b"].tables.Mark(t.Context(), table); !errors.Is(err, rafthost.ErrNotLeader) {
 		t.Errorf("a mark by a node that does not own the table: %v", err)
+	}
+}
+
+// TestPacerEnds: a read of a slow disk, which is never ahead of the rate, ends too.
+func TestPacerEnds(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	pace := owner.Pacer(ctx, 1<<30)
+	if err := pace(1); err != nil {
+		t.Error(err)
+	}
+	over := errors.New("over")
+	cancel(over)
+	if err := pace(1); !errors.Is(err, over) {
+		t.Errorf("after the end: %v", err)
 	}
 }

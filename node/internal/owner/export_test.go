@@ -1,6 +1,13 @@
 package owner
 
-import "tidal/node/api"
+import (
+	"context"
+
+	"tidal/node/api"
+)
+
+// Pacer is pacer.
+func Pacer(ctx context.Context, rate int) func(n int) error { return pacer(ctx, rate) }
 
 // Looking returns how many wait for a mark at the replica here.
 func (t *Tables) Looking(id api.TableID) int {
