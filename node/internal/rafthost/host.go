@@ -68,7 +68,10 @@ func NewHost(s *Stepper, tick time.Duration) *Host {
 func (h *Host) Run(ctx context.Context) (err error) {
 	defer h.end()
 	defer func() {
-		if r := recover(); r != nil {
+		r := recover()
+		if lost, ok := r.(error); ok && errors.Is(lost, store.ErrDamaged) {
+			err = lost // the disk's doing, see raftLogger
+		} else if r != nil {
 			err = fmt.Errorf("the raft loop failed: %v\n%s", r, debug.Stack())
 		}
 	}()
