@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -176,6 +177,18 @@ func (k *Keypair) Revoked(cs *tls.ConnectionState) error {
 		if s := Serial(c); (*set)[s] {
 			return fmt.Errorf("the certificate %s, serial %s, was revoked", uriOf(cs.PeerCertificates[0]), s)
 		}
+	}
+	// A root is not sent along. One way to a root that was not revoked is enough.
+	var gone string
+	for _, chain := range cs.VerifiedChains {
+		i := slices.IndexFunc(chain, func(c *x509.Certificate) bool { return (*set)[Serial(c)] })
+		if i < 0 {
+			return nil
+		}
+		gone = Serial(chain[i])
+	}
+	if gone != "" {
+		return fmt.Errorf("an issuer of the certificate %s, serial %s, was revoked", uriOf(cs.PeerCertificates[0]), gone)
 	}
 	return nil
 }

@@ -166,6 +166,13 @@ func TestRevoked(t *testing.T) {
 	if err := refused(a, app, ""); err == nil || !strings.Contains(err.Error(), "was revoked") {
 		t.Errorf("a client of a revoked issuer: %v", err)
 	}
+	a.Revoke([]string{pki.Serial(cert(t, dir+"/ca/root.crt"))})
+	if err := refused(a, app, ""); err == nil || !strings.Contains(err.Error(), "was revoked") {
+		t.Errorf("a client under a revoked root: %v", err)
+	}
+	if err := refused(b, a, "b"); err == nil || !strings.Contains(err.Error(), "was revoked") {
+		t.Errorf("a node under a revoked root is dialled: %v", err)
+	}
 	a.Revoke(nil)
 	if err := refused(a, app, ""); err != nil {
 		t.Errorf("nothing is revoked: %v", err)
