@@ -95,13 +95,20 @@ func (c *Cluster) answerJoin(ctx context.Context, from wire.Hello, payload []byt
 	}
 	a, err := c.propose(ctx, cmd)
 	if err != nil {
-		if e, ok := errors.AsType[*api.Error](err); ok && e.Outcome() == api.OutcomeDone {
+		if e, ok := errors.AsType[*api.Error](err); ok && e.Outcome() == api.OutcomeDone && !c.runs(from) {
 			c.Refused(from, e)
 		}
 		return nil, err
 	}
 	c.o.Log.InfoContext(ctx, "node admitted", "peer", from.Incarnation.Node, "disk", from.Disk.String(), "new", a.Changed)
 	return wire.AppendAdmission(nil, &wire.Admission{Formation: *f, Replica: a.Replica}), nil
+}
+
+// runs reports whether a node is a member as just this incarnation, with this disk:
+// what it asked twice to become, and the second answer came late.
+func (c *Cluster) runs(from wire.Hello) bool {
+	l, held := c.View().Lease(from.Incarnation.Node)
+	return held && l.Incarnation == from.Incarnation && l.Disk == from.Disk
 }
 
 // admitted reports whether this node came to the cluster after it had formed, or

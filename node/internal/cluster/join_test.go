@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"tidal/node/api"
+	"tidal/node/internal/wire"
 )
 
 // joiner adds a node that is no founder.
@@ -268,6 +269,37 @@ func TestFindsALeaderItDoesNotKnow(t *testing.T) {
 		b.within(10*time.Second, "c is level", func() bool { return len(b.at("c").reasons()) == 0 })
 		if lead := b.at("c").cluster.Status().MetaLeader; lead != "b" {
 			b.Errorf("c sees %s lead the meta group", lead)
+		}
+	})
+}
+
+// TestJoinsTwice: the second answer to a node that asked twice comes when it runs as
+// a member already. That is no refusal to tell of; a copy of its disk is.
+func TestJoinsTwice(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.up()
+		d := b.joiner("d", "http://a")
+		d.start()
+		b.leased("d")
+		a := b.at("a")
+		b.within(5*time.Second, "a knows that d runs", func() bool {
+			_, runs := a.cluster.View().Lease("d")
+			return runs
+		})
+		from := d.run.cluster.Hello(wire.ConnCall)
+		again := wire.AppendJoinRequest(nil, &wire.JoinRequest{Address: "http://d"})
+		ask := func() []api.Refusal {
+			if _, err := a.serve(b.Context(), from, wire.MethodJoin, again); err == nil || !strings.Contains(err.Error(), "went back in time") {
+				b.Fatalf("it is admitted again: %v", err)
+			}
+			return a.cluster.Status().Refusals
+		}
+		if told := ask(); len(told) > 0 {
+			b.Errorf("a tells that it refuses the member: %v", told)
+		}
+		from.Incarnation.Suffix++ // of a copy of its disk
+		if told := ask(); len(told) != 1 {
+			b.Errorf("a tells of %d refusals, want the one of the copy: %v", len(told), told)
 		}
 	})
 }
