@@ -52,6 +52,14 @@ func (n *node) refuseRevoked(ctx context.Context) {
 		return
 	}
 	list := n.cluster.Revoked()
+	if len(list) == 0 {
+		return
+	}
+	// Each time: one that shook hands while the list grew is found now.
+	defer func() {
+		n.server.CloseIf(n.keys.Revoked)
+		n.net.CloseIf(n.keys.Revoked)
+	}()
 	if uint64(len(list)) == n.revoked.Load() { // nothing is ever taken off it
 		return
 	}
@@ -60,8 +68,6 @@ func (n *node) refuseRevoked(ctx context.Context) {
 		serials = append(serials, r.Serial)
 	}
 	n.keys.Revoke(serials)
-	n.server.CloseIf(n.keys.Revoked)
-	n.net.CloseIf(n.keys.Revoked)
 	n.revoked.Store(uint64(len(list)))
 	n.log.InfoContext(ctx, "revoked certificates are refused", "count", len(list))
 }

@@ -122,6 +122,7 @@ func (t *Transport) accept(w http.ResponseWriter, r *http.Request) (*session, er
 	if served, ok := bare(conn).(interface{ Served() *x509.Certificate }); ok {
 		s.own = served.Served()
 	}
+	s.shown(r.TLS)
 	t.track(s)
 	if err := t.shake(s, r.TLS); err != nil {
 		t.leave(s)
@@ -165,7 +166,7 @@ func (t *Transport) shake(s *session, state *tls.ConnectionState) error {
 		t.heed(err)
 		return err
 	}
-	return t.welcome(s, &local, state)
+	return t.welcome(s, &local)
 }
 
 // serve runs an inbound session until it ends and its calls have returned.

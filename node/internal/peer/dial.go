@@ -109,6 +109,7 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 	}
 	s := newSession(conn, conn, t.born)
 	s.own = own
+	s.shown(state)
 	if err := s.upgrade(to.host); err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 	if refusal != nil {
 		return nil, fmt.Errorf("this node refuses %s: %s", s.remote.Incarnation, refusal.Error())
 	}
-	return s, t.welcome(s, &local, state)
+	return s, t.welcome(s, &local)
 }
 
 // clientTLS returns the configuration to dial a node with at a host name. The

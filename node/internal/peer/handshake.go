@@ -138,15 +138,27 @@ func refuse(err error) *api.Error {
 	return &api.Error{Code: api.CodeForbidden, Message: err.Error()}
 }
 
+// shown notes the certificate of the other side, before anybody else sees the
+// session.
+func (s *session) shown(state *tls.ConnectionState) {
+	if state == nil || len(state.PeerCertificates) == 0 {
+		return
+	}
+	s.state, s.expires = state, state.PeerCertificates[0].NotAfter
+	for _, c := range state.PeerCertificates[1:] {
+		if c.NotAfter.Before(s.expires) {
+			s.expires = c.NotAfter
+		}
+	}
+}
+
 // welcome ends the handshake of a session that both sides want.
-func (t *Transport) welcome(s *session, local *wire.Hello, state *tls.ConnectionState) error {
+func (t *Transport) welcome(s *session, local *wire.Hello) error {
 	s.stranger = s.remote.ClusterID.IsZero() && !local.ClusterID.IsZero()
-	if state != nil && len(state.PeerCertificates) > 0 {
-		s.state, s.expires = state, state.PeerCertificates[0].NotAfter
-		for _, c := range state.PeerCertificates[1:] {
-			if c.NotAfter.Before(s.expires) {
-				s.expires = c.NotAfter
-			}
+	if t.o.Names != nil {
+		// Again: the certificate may have been revoked while the verdict was awaited.
+		if err := t.o.Names(s.state, s.remote.Incarnation.Node); err != nil {
+			return err
 		}
 	}
 	if err := s.conn.SetDeadline(time.Time{}); err != nil {

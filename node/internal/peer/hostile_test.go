@@ -36,6 +36,12 @@ func knock(t *testing.T, f *fabric) *stranger {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return knockOn(t, conn)
+}
+
+// knockOn asks for it on a connection that was made.
+func knockOn(t *testing.T, conn net.Conn) *stranger {
+	t.Helper()
 	s := &stranger{Conn: conn, br: bufio.NewReader(conn)}
 	s.say(t, []byte(upgrade))
 	answer, err := http.ReadResponse(s.br, nil)

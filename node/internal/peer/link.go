@@ -181,7 +181,10 @@ func (l *link) run(ctx context.Context) {
 		pause time.Duration // after an attempt that failed
 		brief time.Duration // after a connection that did not stand long, but for the first
 		said  string
+
+		departing sync.WaitGroup // connections that were replaced
 	)
+	defer departing.Wait()
 	for ctx.Err() == nil {
 		c, err := l.dial(ctx)
 		l.mourn(ctx, lost, err)
@@ -195,7 +198,7 @@ func (l *link) run(ctx context.Context) {
 		}
 		said, pause = "", 0
 		since := time.Now()
-		c, err = l.keep(ctx, c)
+		c, err = l.keep(ctx, c, &departing)
 		lost = &loss{inc: c.remote.Incarnation, err: err}
 		switch {
 		case time.Since(since) >= steady:

@@ -56,7 +56,7 @@ func connOf(s *session) Conn { return Conn{Node: s.remote.Incarnation.Node, Own:
 // them.
 func (t *Transport) Conns() []Conn {
 	var out []Conn
-	for _, s := range t.sessions() {
+	for _, s := range t.sessions(func(node string) bool { return node != "" }) {
 		if s.state != nil {
 			out = append(out, connOf(s))
 		}
@@ -64,9 +64,12 @@ func (t *Transport) Conns() []Conn {
 	return out
 }
 
-// CloseIf closes every connection whose TLS state the function finds fault with.
+// CloseIf closes every connection whose TLS state the function finds fault with,
+// also one that was accepted and whose handshake is under way, or that of a node
+// that is no member yet. One that this node dials stands before it is looked at:
+// look again.
 func (t *Transport) CloseIf(fault func(*tls.ConnectionState) error) {
-	for _, s := range t.sessions() {
+	for _, s := range t.sessions(func(string) bool { return true }) {
 		if s.state == nil {
 			continue
 		}
@@ -76,13 +79,14 @@ func (t *Transport) CloseIf(fault func(*tls.ConnectionState) error) {
 	}
 }
 
-// sessions returns the connections that stand, in both directions.
-func (t *Transport) sessions() []*session {
+// sessions returns the connections that this node dialled, and of the accepted
+// those of nodes of which the function says so; "" is one that is not known yet.
+func (t *Transport) sessions(of func(node string) bool) []*session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []*session
 	for s, node := range t.mu.accepted {
-		if node != "" {
+		if of(node) {
 			all = append(all, s)
 		}
 	}
@@ -106,10 +110,10 @@ func (t *Transport) stands(s *session) (ends func()) {
 }
 
 // keep runs a connection, and those that take its place when a certificate
-// changes, until one ends of itself. It returns that one, and why it ended.
-func (l *link) keep(ctx context.Context, c *caller) (*caller, error) {
-	var departing sync.WaitGroup
-	defer departing.Wait()
+// changes, until one ends of itself. It returns that one, and why it ended. Those
+// that depart may go on: their calls are awaited, and nobody waits for them to
+// dial again.
+func (l *link) keep(ctx context.Context, c *caller, departing *sync.WaitGroup) (*caller, error) {
 	for {
 		ended, over := make(chan error, 1), make(chan struct{})
 		run := c

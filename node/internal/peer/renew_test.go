@@ -230,3 +230,96 @@ func TestCloseIf(t *testing.T) {
 		}
 	})
 }
+
+// TestRenewedBreaks: the connection that took another's place breaks while a long
+// call waits on the old one. The next call does not wait for that one, which gets
+// its answer.
+func TestRenewedBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, ca := newFabric(), newAuthority(t)
+		a, _ := renewing(t, f, ca, "a")
+		defer a.stop()
+		b, _ := renewing(t, f, ca, "b")
+		defer b.stop()
+		b.call = func(_ context.Context, _ wire.Hello, _ wire.Method, payload []byte) ([]byte, error) {
+			if string(payload) == "long" {
+				<-time.After(10 * time.Second)
+			}
+			return payload, nil
+		}
+		a.SetPeers(map[string]string{"b": "https://b:1"})
+		advance(time.Second)
+		long := make(chan error, 1)
+		go func() {
+			_, err := a.Call(t.Context(), "b", wire.MethodStatus, []byte("long"))
+			long <- err
+		}()
+		advance(time.Second)
+		before := f.countDials()
+		a.Renew()
+		advance(time.Second)
+		if got := f.countDials(); got != before+2 {
+			t.Fatalf("%d connections were made anew, want 2", got-before)
+		}
+		f.mu.Lock()
+		for _, n := range f.lines[before:] {
+			_ = n.ends[0].Close()
+		}
+		f.mu.Unlock()
+		advance(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := a.Call(ctx, "b", wire.MethodStatus, []byte("next")); err != nil {
+			t.Errorf("a call after it broke: %v", err)
+		}
+		if err := <-long; err != nil {
+			t.Errorf("the call on the old connection: %v", err)
+		}
+	})
+}
+
+// TestRevokedWhileShaking: a node whose certificate is revoked between the verdict
+// on it and its own, which it keeps back, gets no connection.
+func TestRevokedWhileShaking(t *testing.T) {
+	fault := func(*tls.ConnectionState) error { return errors.New("revoked") }
+	for name, revoke := range map[string]func(*node, *atomic.Bool){
+		"closed":       func(b *node, _ *atomic.Bool) { b.CloseIf(fault) },
+		"judged again": func(_ *node, revoked *atomic.Bool) { revoked.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, ca := newFabric(), newAuthority(t)
+				cert := ca.issue(t, "b", time.Hour)
+				var revoked atomic.Bool
+				b := newNode("b", 1, func(o *peer.Options) {
+					o.Dial = f.dial
+					ca.secure(cert)(o)
+					o.Names = func(cs *tls.ConnectionState, node string) error {
+						if revoked.Load() {
+							return errors.New("revoked")
+						}
+						return names(cs, node)
+					}
+				})
+				b.serve(t, f.listen("b:1"), ca.server(cert))
+				defer b.stop()
+				raw, err := f.dial(t.Context(), "", "b:1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := knockOn(t, tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool, ServerName: "b", Certificates: []tls.Certificate{ca.issue(t, "a", time.Hour)}}))
+				s.say(t, helloOf(wire.ConnRaft))
+				if refusal := s.verdict(t); refusal != nil {
+					t.Fatal(refusal)
+				}
+				revoke(b, &revoked)
+				go func() { _, _ = s.Write(wire.AppendFrame(nil, wire.FrameVerdict, nil)) }()
+				advance(time.Second)
+				if up := b.list("up a"); len(up) > 0 || len(b.Conns()) > 0 {
+					t.Errorf("it is let in: %v", up)
+				}
+				_ = raw.Close()
+			})
+		})
+	}
+}
