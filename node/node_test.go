@@ -48,6 +48,7 @@ type running struct {
 func newTrio(t *testing.T, ids ...string) *trio {
 	t.Helper()
 	c := &trio{t: t, ports: map[string]string{}, ctl: map[string]*running{}, dir: t.TempDir(), web: http.DefaultClient, reload: map[string]chan os.Signal{}}
+	t.Cleanup(func() { c.clear() })
 	c.log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, id := range ids {
 		c.port(id)
@@ -58,6 +59,26 @@ func newTrio(t *testing.T, ids ...string) *trio {
 		}
 	})
 	return c
+}
+
+// clear removes the directory. A node that ended around a loop that hangs is not the
+// end of its process here: what it still writes must not be in the way.
+func (c *trio) clear() {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	for {
+		err := os.RemoveAll(c.dir)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			c.t.Errorf("the directory stays: %v", err)
+			return
+		}
+	}
 }
 
 // port finds a node a port.
