@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -260,7 +261,7 @@ func (c *Cluster) letGo(ctx context.Context, inc api.Incarnation) error {
 	c.asked.note(inc.Node, now)
 	v := c.View()
 	stays, allStop := c.stayers(v, inc.Node, now)
-	if why := lostWithout(v, inc.Node, stays); why != "" && !allStop {
+	if why := lostWithout(v, inc.Node, stays, c.crowded); why != "" && !allStop {
 		return &api.Error{Code: api.CodeNotReady, Message: "without node " + inc.Node + " " + why, RetryAfter: askAgain}
 	}
 	a, err := c.lead(ctx, &wire.MetaCommand{Kind: wire.MetaWithdrawLease, ID: newID(), Incarnation: inc})
@@ -290,8 +291,12 @@ func (c *Cluster) stayers(v *meta.View, but string, now time.Time) (stays map[st
 
 // lostWithout returns which group would lose the quorum that it has if a node
 // went, for people; "" if none would. A group that cannot do without the node,
-// however many others are there, waits for nobody.
-func lostWithout(v *meta.View, node string, stays map[string]bool) string {
+// however many others are there, waits for nobody. For writes crowded nodes do not
+// count: a table loses that quorum too, if it has it.
+func lostWithout(v *meta.View, node string, stays map[string]bool, crowded func(node string) bool) string {
+	roomy := maps.Clone(stays)
+	maps.DeleteFunc(roomy, func(n string, _ bool) bool { return crowded(n) })
+
 	var voters []string
 	for _, m := range v.Members {
 		if m.Voter {
@@ -310,6 +315,9 @@ func lostWithout(v *meta.View, node string, stays map[string]bool) string {
 		}
 		if why := shortOf(voters, node, stays); why != "" {
 			return "table " + t.Name + " would have " + why
+		}
+		if why := shortOf(voters, node, roomy); why != "" && !crowded(node) {
+			return "table " + t.Name + " would have, with space on the disk, " + why
 		}
 	}
 	return ""

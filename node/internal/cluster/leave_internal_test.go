@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
+	"tidal/node/api"
 	"tidal/node/internal/meta"
 	"tidal/node/internal/wire"
 )
@@ -44,6 +46,45 @@ func TestNeeded(t *testing.T) {
 	} {
 		if got := needed(&tt.view, "a", tt.heard); got != tt.want {
 			t.Errorf("%s: needed is %t", tt.name, got)
+		}
+	}
+}
+
+// TestLostWithoutSpace: who has no space is no voter for writes.
+func TestLostWithoutSpace(t *testing.T) {
+	v := &meta.View{Tables: []*wire.Table{{Name: "t"}}}
+	for _, n := range []string{"a", "b", "c"} {
+		v.Members = append(v.Members, wire.Member{Node: n, Voter: true})
+		v.Tables[0].Replicas = append(v.Tables[0].Replicas, wire.Replica{Node: n, Voter: true})
+	}
+	for _, tt := range []struct {
+		full string
+		lost bool // if c goes
+	}{{"", false}, {"a", true}, {"c", false}, {"ab", false}, {"abc", false}} {
+		crowded := func(n string) bool { return strings.Contains(tt.full, n) }
+		if why := lostWithout(v, "c", map[string]bool{"a": true, "b": true}, crowded); (why != "") != tt.lost {
+			t.Errorf("full: %q: c loses %q", tt.full, why)
+		}
+	}
+}
+
+// TestWritesWaitForWhoIsAway: only a lack of space that lasts is an answer. No node
+// of the table lives but this one.
+func TestWritesWaitForWhoIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
+	c := still(w.state.View())
+	id := c.View().Tables[0].ID
+	for _, tt := range []struct {
+		a, b bool // full
+		want api.Code
+	}{{false, true, ""}, {true, false, api.CodeNoOwner}, {true, true, api.CodeDiskFull}} {
+		c.room.set(tt.a)
+		c.room.heard("b", tt.b)
+		switch err := c.MayWrite(id); {
+		case err == nil && tt.want == "":
+		case err == nil || api.CodeOf(err) != tt.want:
+			t.Errorf("full are %+v: %v", tt, err)
 		}
 	}
 }

@@ -66,40 +66,40 @@ func (c *Cluster) SetCrowded(crowded bool) {
 	c.changed.fire()
 }
 
+// crowded reports whether a node is, this one or another.
+func (c *Cluster) crowded(node string) bool {
+	if node == c.o.Node {
+		return c.room.own.Load()
+	}
+	return c.room.crowded(node)
+}
+
 // MayWrite returns an error if nobody can write to a table that this node owns: no
-// quorum of its voters has space, or, until it is handed over, this node has not.
+// quorum of its voters has space, or, until it is handed over, this node has not. A
+// voter that is away comes back: the write waits for it.
 func (c *Cluster) MayWrite(id api.TableID) error {
 	if !c.room.any.Load() {
 		return nil
 	}
-	v := c.View()
-	t, ok := v.Table(id)
+	t, ok := c.View().Table(id)
 	if !ok {
 		return nil
 	}
-	voters, roomy, crowded := 0, 0, 0
+	voters, full := 0, 0
 	for _, r := range t.Replicas {
 		if !r.Voter {
 			continue
 		}
 		voters++
-		full := c.room.crowded(r.Node)
-		if r.Node == c.o.Node {
-			full = c.room.own.Load()
-		}
-		if full {
-			crowded++
-		} else if _, live := v.Lease(r.Node); live {
-			roomy++
+		if c.crowded(r.Node) {
+			full++
 		}
 	}
 	switch quorum := voters/2 + 1; {
-	case crowded == 0:
-		return nil // whoever is away has another reason
-	case roomy < quorum:
+	case full > 0 && voters-full < quorum:
 		return &api.Error{
 			Code: api.CodeDiskFull, RetryAfter: 5 * time.Second,
-			Message: fmt.Sprintf("table %s takes no writes: the disks of %d of its %d voters are full, and %d others live; a write needs %d with space", t.Name, crowded, voters, roomy, quorum),
+			Message: fmt.Sprintf("table %s takes no writes: the disks of %d of its %d voters are full, and a write needs %d with space", t.Name, full, voters, quorum),
 			Hint:    "make room on the nodes that /cluster/status shows as disk_full; reads go on",
 		}
 	case c.room.own.Load():
