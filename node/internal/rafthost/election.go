@@ -24,12 +24,14 @@ type race struct {
 	but   uint64        // the replica that it misses
 	alone int           // ticks without a leader
 
+	leaderless int // ticks without a leader, whoever stood meanwhile
+
 	asked   *pb.Message // for a pre-vote, while this replica followed a leader
 	askedAt int         // in ticks
 }
 
 // keeps returns what outlives a race.
-func (r race) keeps() race { return race{asked: r.asked, askedAt: r.askedAt} }
+func (r race) keeps() race { return race{asked: r.asked, askedAt: r.askedAt, leaderless: r.leaderless} }
 
 // miss has a replica stand for election if it has no leader, or if that is the one
 // that is missed; the replica forgets it then. Who follows a leader is in its lease
@@ -150,6 +152,9 @@ func (s *Stepper) rank(g *group, but uint64) (rank, of int) {
 // lonely notes a tick of a replica without a leader. One whose election or
 // hand-over came to nothing need not wait for raft's own timeout.
 func (s *Stepper) lonely(g *group) {
+	if g.race.leaderless++; g.state.Lead != raft.None {
+		g.race.leaderless = 0
+	}
 	switch {
 	case g.state.Lead != raft.None || g.race.on:
 		g.race.alone = 0

@@ -2,7 +2,9 @@ package rafthost_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -162,5 +164,94 @@ func TestFullIsSentNoSnapshots(t *testing.T) {
 	}
 	if len(leader.owed) == 0 {
 		t.Error("no snapshot is owed to who has space again")
+	}
+}
+
+// TestFullStandsWhenNoOtherCanWin: the one with the longest log is full, and who has
+// space lacks what is committed.
+func TestFullStandsWhenNoOtherCanWin(t *testing.T) {
+	f := newFabric(t, 1)
+	f.meet()
+	leader, behind, full := f.elect(1), f.nodes[1], f.nodes[2]
+	f.isolate(behind.id)
+	f.is("a proposal", f.settledReply(leader.propose(1, "x")), nil)
+	f.tick()
+	full.stepper.Crowded(true)
+	f.isolate(leader.id)
+	for _, n := range []*node{behind, full} {
+		n.stepper.Dead(leader.id)
+	}
+	asked := f.votes(full)
+	for range electionTicks / 2 {
+		f.tick()
+	}
+	if *asked > 0 {
+		t.Errorf("it asked for votes %d times at once", *asked)
+	}
+	if next := f.another(1, leader); next != full {
+		t.Errorf("%s was elected", next.id)
+	}
+}
+
+// TestFullTakesWhatOlderTermsLeft: a new leader owns nothing before the only other
+// one has what the last leader committed; and that is not taken without end.
+func TestFullTakesWhatOlderTermsLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		n    int
+		owns bool
+	}{
+		"little": {"x", 3, true},
+		"much":   {strings.Repeat("x", 1<<20), 18, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, 1)
+			leader, next, full := f.elect(1), f.nodes[1], f.nodes[2]
+			f.isolate(full.id)
+			for i := range c.n {
+				f.is("a proposal", f.settledReply(leader.propose(1, fmt.Sprint(i, c.text))), nil)
+			}
+			full.stepper.Crowded(true)
+			f.isolate(leader.id)
+			for range 6 * electionTicks {
+				f.tick()
+			}
+			if !next.state[1].Leads || next.state[1].Owns != c.owns {
+				t.Fatalf("the next leader is %+v", next.state[1])
+			}
+			if !c.owns {
+				return
+			}
+			last := full.last(1)
+			f.open("a proposal that nobody else takes", f.settledReply(next.propose(1, "own")))
+			f.tick()
+			if full.last(1) != last {
+				t.Errorf("the full one has %d entries, and had %d", full.last(1), last)
+			}
+		})
+	}
+}
+
+// TestFullCutsMessages: what older terms left is taken also if it comes with entries
+// of the leader's own term, which are not.
+func TestFullCutsMessages(t *testing.T) {
+	f := newFabric(t, 1)
+	f.elect(1)
+	full := f.nodes[2]
+	full.stepper.Crowded(true)
+	last, term := full.last(1), full.state[1].Term
+	m := message(pb.MsgApp, 1, replica(1, 2), replica(1, 3), term+1)
+	m.Index, m.LogTerm = &last, &term
+	for i, e := range []struct {
+		term uint64
+		data string
+	}{{term, "older"}, {term + 1, ""}, {term + 1, "own"}} {
+		index := last + 1 + uint64(i)
+		m.Entries = append(m.Entries, &pb.Entry{Type: pb.EntryNormal.Enum(), Term: &e.term, Index: &index, Data: []byte(e.data)})
+	}
+	full.stepper.Receive("n2", m)
+	full.pass()
+	if got := full.last(1); got != last+2 {
+		t.Errorf("of three entries behind %d it took those up to %d", last, got)
 	}
 }

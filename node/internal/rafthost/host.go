@@ -257,10 +257,16 @@ var errLoopEnded = errors.New("the raft loop ended")
 // answer. Errors: ErrNoGroup, ErrNotLeader, ErrBusy, ErrSlowDisk and ErrStopped
 // (nothing was done), ErrUnknown (it may have been, or may still be).
 func (h *Host) Propose(ctx context.Context, group uint64, id [16]byte, data []byte) (any, error) {
-	if h.stepper.o.DB.Load() >= store.LoadHeavy {
+	if h.stepper.o.DB.Load() == store.LoadFull {
 		return nil, ErrSlowDisk
 	}
-	return h.waitHolding(ctx, len(data), ErrUnknown, func(s *Stepper, done func(any, error)) { s.Propose(group, id, data, done) })
+	return h.waitHolding(ctx, len(data), ErrUnknown, func(s *Stepper, done func(any, error)) {
+		if s.pushesBack(group) {
+			done(nil, ErrSlowDisk)
+			return
+		}
+		s.Propose(group, id, data, done)
+	})
 }
 
 // ReadIndex returns once all that was acknowledged before the call is applied

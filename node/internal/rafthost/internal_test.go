@@ -38,3 +38,14 @@ func TestShare(t *testing.T) {
 		t.Errorf("without bounds: %d", got)
 	}
 }
+
+// TestVitalGroupsAreNotPushedBack: leases are written while the disk is slow.
+func TestVitalGroupsAreNotPushedBack(t *testing.T) {
+	s := &Stepper{groups: map[uint64]*group{1: {vital: true}, 2: {}}}
+	for _, slow := range []bool{false, true} {
+		s.Slow(slow)
+		if s.pushesBack(1) || s.pushesBack(2) != slow {
+			t.Errorf("slow is %t: a vital group pushes back: %t, another: %t", slow, s.pushesBack(1), s.pushesBack(2))
+		}
+	}
+}
