@@ -103,7 +103,9 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	}
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	g, run := errgroup.WithContext(run)
-	g.Go(func() error { return n.host.Run(run) })
+	looked, rest := context.WithCancel(context.WithoutCancel(ctx))
+	defer rest()
+	g.Go(func() error { return n.loop(run, rest) })
 	g.Go(func() error { return n.trim(run) })
 	g.Go(func() error { return n.watchCerts(run) })
 	g.Go(func() error { return n.keepSpace(run) })
@@ -117,9 +119,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		}
 		return nil
 	})
-	done := make(chan struct{})
-	defer close(done)
-	go n.watch(done)
+	go n.watch(looked.Done())
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	var err error

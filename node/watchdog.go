@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -64,6 +65,17 @@ func newWatchdog(l Limits) *watchdog {
 func (w *watchdog) Still() (still time.Duration, stalled bool) {
 	still = time.Duration(w.still.Load())
 	return still, still >= w.after
+}
+
+// loop is the raft loop. When it has ended in good order it does not turn, and
+// does not stand still either: the watchdog rests.
+func (n *node) loop(run context.Context, rest func()) error {
+	err := n.host.Run(run)
+	if err == nil {
+		n.dog.still.Store(0)
+		rest()
+	}
+	return err
 }
 
 // watch looks after the raft loop until done is closed. It belongs to nobody whom

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"tidal/node/internal/rafthost"
 	"tidal/node/internal/ready"
 	"tidal/node/internal/server"
 )
@@ -39,5 +41,21 @@ func TestLiveIsPatient(t *testing.T) {
 		if h := (state{n}).Health(server.CheckLive); h.Status != x.want {
 			t.Errorf("after %v: %+v", x.still, h)
 		}
+	}
+}
+
+// TestWatchdogRests: a loop that ended in good order does not stand still, however
+// long the rest of the node takes to stop.
+func TestWatchdogRests(t *testing.T) {
+	n := &node{dog: newWatchdog(Limits{}), host: rafthost.NewHost(&rafthost.Stepper{}, 0)}
+	n.dog.still.Store(int64(stallAfter))
+	run, stop := context.WithCancel(t.Context())
+	stop()
+	rests := false
+	if err := n.loop(run, func() { rests = true }); err != nil || !rests {
+		t.Errorf("the loop ended with %v, and the watchdog rests: %t", err, rests)
+	}
+	if _, stalled := n.dog.Still(); stalled {
+		t.Error("it is stalled still")
 	}
 }
