@@ -44,7 +44,7 @@ func OpenStopped(dir string) (*Stopped, error) {
 }
 
 func (s *Stopped) open(dir string) error {
-	f, err := os.Open(filepath.Join(dir, lockFile)) //nolint:forbidigo // the lock is the kernel's, not the store's
+	f, err := os.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is no data directory of a node: it has no file %s", dir, lockFile)
 	}
@@ -192,9 +192,9 @@ func (s *Stopped) Log(group string, from uint64, limit int) ([]api.DiskEntry, er
 		if len(out) == limit {
 			return store.ErrStop
 		}
-		e, err := wire.DecodeEntry(binary.BigEndian.Uint64(key[len(key)-8:]), value)
-		if err != nil {
-			return err
+		e, bad := wire.DecodeEntry(binary.BigEndian.Uint64(key[len(key)-8:]), value)
+		if bad != nil {
+			return bad
 		}
 		out = append(out, api.DiskEntry{Index: e.GetIndex(), Term: e.GetTerm(), Kind: kindOf(id, e), Size: len(e.GetData())})
 		return nil

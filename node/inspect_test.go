@@ -73,9 +73,9 @@ func TestStopped(t *testing.T) {
 		}
 	}
 	for _, group := range []string{"t0", state[1].Group.String()} {
-		log, err := s.Log(group, 0, 100)
-		if err != nil || len(log) != 4 || log[0].Kind != "empty" || log[3].Kind != "write" || log[3].Index != state[1].Last || log[3].Size == 0 {
-			t.Errorf("log of %s: %+v, %v", group, log, err)
+		log, bad := s.Log(group, 0, 100)
+		if bad != nil || len(log) != 4 || log[0].Kind != "empty" || log[3].Kind != "write" || log[3].Index != state[1].Last || log[3].Size == 0 {
+			t.Errorf("log of %s: %+v, %v", group, log, bad)
 		}
 	}
 	log, err := s.Log("meta", 2, 2)

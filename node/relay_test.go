@@ -75,9 +75,10 @@ func TestRelay(t *testing.T) {
 	}
 	before := c.table("a", "t")
 	far, third := "a", "b"
-	if before.Owner == "a" {
+	switch before.Owner {
+	case "a":
 		far, third = "b", "c"
-	} else if before.Owner == "b" {
+	case "b":
 		third = "c"
 	}
 	k.sever(before.Owner, far)
