@@ -15,6 +15,7 @@ import (
 // Times of a restart in place.
 const (
 	silence     = time.Second            // a connection that has not spoken for so long may be closed
+	settleMost  = 3 * time.Second        // for connections to end while others are still taken
 	closeMost   = 10 * time.Second       // for closing; then the process ends instead
 	quietLook   = 2 * time.Millisecond   // how often the connections are looked at
 	storageLeft = 500 * time.Millisecond // of closeMost, that the storage gets at least
@@ -93,6 +94,9 @@ func (n *node) vacate(run context.Context, door *door) bool {
 		n.stay()
 		return false
 	}
+	// While the port is open nobody waits: so what must be waited for comes before.
+	n.server.Draining()
+	n.await(run, settleMost, n.server.Settled)
 	port, err := door.shutKeeping()
 	if err != nil {
 		n.log.ErrorContext(run, "the port cannot be kept: the process stops", "error", err)
@@ -100,8 +104,8 @@ func (n *node) vacate(run context.Context, door *door) bool {
 	}
 	n.restart.port, n.restart.shut = port, time.Now()
 	time.AfterFunc(closeMost, func() { close(n.restart.late) })
-	n.server.Draining()
-	n.awaitQuiet(run)
+	n.await(run, closeMost-storageLeft, n.server.Quiet)
+	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
 	return true
 }
 
@@ -112,19 +116,19 @@ func (n *node) stay() {
 	n.notice(NoticeReady)
 }
 
-// awaitQuiet waits until nobody is cut short by closing the connections.
-func (n *node) awaitQuiet(run context.Context) {
+// await waits, not for ever, until what clients do with their connections allows
+// the next step.
+func (n *node) await(run context.Context, most time.Duration, done func(silence time.Duration) bool) {
 	begun := time.Now()
 	t := time.NewTicker(quietLook)
 	defer t.Stop()
-	for !n.server.Quiet(silence) && time.Since(begun) < closeMost-storageLeft {
+	for !done(silence) && time.Since(begun) < most {
 		select {
 		case <-t.C:
 		case <-run.Done():
 			return
 		}
 	}
-	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(begun))
 }
 
 // pass returns what the next incarnation gets, once all is closed, or nil if the

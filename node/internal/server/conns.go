@@ -22,14 +22,15 @@ const oldAnswer = time.Minute
 // conns is the connections of the http.Server, but for those that a handler took
 // over: peers' are theirs.
 type conns struct {
-	mu   sync.Mutex
-	open map[net.Conn]*conn
-	last time.Time // when any of them last spoke, or came
+	mu      sync.Mutex
+	open    map[net.Conn]*conn
+	drained time.Time // since when each answer is the last of its connection
 }
 
 // conn is one of them.
 type conn struct {
-	active bool                 // a request is under way
+	active bool // a request is under way
+	came   time.Time
 	old    bool                 // its handshake was made with certificates that changed
 	spoke  time.Time            // when a request last began or ended
 	tls    *tls.ConnectionState // nil until it has spoken, and in plaintext
@@ -62,7 +63,7 @@ func (c *conns) track(nc net.Conn, state http.ConnState) {
 	if c.open == nil {
 		c.open = map[net.Conn]*conn{}
 	}
-	c.last = time.Now()
+	now := time.Now()
 	switch state {
 	case http.StateHijacked, http.StateClosed:
 		delete(c.open, nc)
@@ -71,10 +72,10 @@ func (c *conns) track(nc net.Conn, state http.ConnState) {
 	}
 	one := c.open[nc]
 	if one == nil {
-		one = &conn{}
+		one = &conn{came: now}
 		c.open[nc] = one
 	}
-	one.active, one.spoke = state == http.StateActive, c.last
+	one.active, one.spoke = state == http.StateActive, now
 	if t, ok := nc.(*tls.Conn); ok && one.active && one.tls == nil {
 		cs := t.ConnectionState() // the handshake is over
 		one.tls = &cs
@@ -183,21 +184,36 @@ func connOf(nc net.Conn, one *conn) Conn {
 	return c
 }
 
+// Settled reports whether the connections from before Draining are gone, or have
+// been silent since then and for so long. Those that come later end with their
+// first answer.
+func (s *Server) Settled(silence time.Duration) bool {
+	return s.silent(silence, func(one *conn) bool { return one.came.After(s.conns.drained) })
+}
+
 // Quiet reports whether the server may be closed without cutting anybody short:
-// no connection is open, or no request is under way and none has spoken for so
-// long, nor since Draining. How long a single connection has been silent proves
-// nothing: when its neighbours close, clients reach for just those that they have
-// not used in a while.
+// no request is under way, and each connection has been silent for so long, and
+// since Draining. Its own silence alone would prove nothing: when the neighbours
+// of a connection close, clients reach for just those that they have not used in
+// a while.
 func (s *Server) Quiet(silence time.Duration) bool {
+	return s.silent(silence, func(*conn) bool { return false })
+}
+
+// silent is Quiet, but for connections that do not count.
+func (s *Server) silent(silence time.Duration, except func(*conn) bool) bool {
 	c := &s.conns
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range c.open {
-		if one.active {
+		if except(one) {
+			continue
+		}
+		if one.active || time.Since(one.spoke) < silence || time.Since(c.drained) < silence {
 			return false
 		}
 	}
-	return len(c.open) == 0 || time.Since(c.last) >= silence
+	return true
 }
 
 // Connections returns how many connections there are, peers' not counted.

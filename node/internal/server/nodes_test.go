@@ -97,6 +97,25 @@ func TestQuiet(t *testing.T) {
 		quiet("silent for a second", true)
 		g.Draining()
 		quiet("it may be reached for just now", false)
+		if g.Settled(time.Second) {
+			t.Error("settled while it may be reached for")
+		}
+		<-time.After(time.Second)
+		quiet("nobody reached for it", true)
+		if !g.Settled(time.Second) {
+			t.Error("not settled though nobody reached for it")
+		}
+		later, lr := g.serve(t)
+		synctest.Wait()
+		if !g.Settled(time.Second) {
+			t.Error("not settled for one that came later")
+		}
+		quiet("another came", false)
+		_, _ = fmt.Fprint(later, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+		if status, _ := answerOf(t, lr); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		quiet("the other ended with its answer", true)
 		ask("/health", r)
 		if status, _ := answerOf(t, r); status != http.StatusOK {
 			t.Errorf("status %d", status)

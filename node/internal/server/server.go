@@ -157,7 +157,7 @@ func (s *Server) Draining() {
 	s.leave.Do(func() { close(s.leaving) })
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
-	s.conns.last = time.Now()
+	s.conns.drained = time.Now()
 }
 
 // Activity returns how many row and table requests are in flight, and when the
