@@ -19,7 +19,7 @@ const maxOwed = 16 << 20
 // Crowded says whether the disk has hardly any space left. A crowded node takes no
 // entries, leaves it to others to stand for election, and takes no hand-over, but
 // for vital groups.
-func (s *Stepper) Crowded(crowded bool) {
+func (s *Stepper) Crowded(crowded bool) { //nolint:revive // the flag is the news
 	if s.hold.crowded = crowded; !crowded {
 		s.hold.owed = 0
 	}
