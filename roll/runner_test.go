@@ -415,6 +415,33 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestResumeWrongVersion: a node that came back with the wrong version is not done
+// by resuming, and is when it has the right one.
+func TestResumeWrongVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		o := roll.Options{Version: "2.0", Only: []string{"b"}, Stall: 30 * time.Second}
+		p, err := roll.NewPlan(s.view, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resume := func(r *roll.Runner) { r.Plan = p }
+		for range 3 {
+			_, err := s.run(t, o, resume)
+			if trouble, ok := errors.AsType[*roll.TroubleError](err); !ok || !strings.Contains(trouble.Why, "came back with version 1.0, and 2.0 is wanted") {
+				t.Fatalf("%v; the journal is %v", err, s.journal)
+			}
+			s.wantTouched(t, "b")
+		}
+		s.starts["b"]++ // somebody restarts it with the right one
+		s.nodeLocked("b").Incarnation, s.nodeLocked("b").Version = "b.3.00000001", "2.0"
+		if _, err := s.run(t, o, resume); err != nil || s.journal[len(s.journal)-1] != "b done" {
+			t.Errorf("%v; the journal is %v", err, s.journal)
+		}
+		s.wantTouched(t, "b")
+	})
+}
+
 // TestAsked: a roll that is asked to pause hands back a node that it has not
 // stopped, and finishes one that it has; aborted, it says so.
 func TestAsked(t *testing.T) {

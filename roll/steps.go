@@ -302,10 +302,15 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData) error {
 	if err := r.note(ctx, id, StateStarted, *d, "it is "+d.After); err != nil {
 		return err
 	}
+	return r.wanted(id, version)
+}
+
+// wanted fails if a node that came back has another version than the plan wants.
+func (r *Runner) wanted(id, version string) error {
 	if want := r.Plan.Options.Version; want != "" && version != want {
 		return &TroubleError{
 			Node: id, Why: fmt.Sprintf("node %s came back with version %s, and %s is wanted", id, version, want),
-			Hint: "put the right binary in its place; then `tidal roll abort` and roll again",
+			Hint: "put the right binary in its place; then restart it and `tidal roll resume`, or `tidal roll abort` and roll again",
 		}
 	}
 	return nil
@@ -352,7 +357,10 @@ func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
 				return false, "", err
 			}
 			done, how := s.is(v, n)
-			return done, how, nil
+			if done { // also when the roll is resumed on it
+				err = r.wanted(id, n.Version)
+			}
+			return done, how, err
 		})
 		if err != nil {
 			return err
