@@ -390,13 +390,14 @@ func TestResume(t *testing.T) {
 					die()
 				}
 			}}
+			first.Driver = mortal{s, ctx}
 			if _, err := first.Run(ctx); !errors.Is(err, context.Canceled) {
 				t.Fatalf("died in %s: %v", at, err)
 			}
 			s.views = nil
 			s.mu.Lock()
 			s.roll.Epoch++
-			now, told := s.roll, len(s.touched)
+			now, told := s.roll, slices.Clone(s.touched)
 			s.mu.Unlock()
 			<-time.After(time.Minute) // its claims have run out
 			s.claimed = map[string]bool{}
@@ -404,13 +405,83 @@ func TestResume(t *testing.T) {
 			if _, err := second.Run(t.Context()); err != nil {
 				t.Fatalf("resumed in %s: %v", at, err)
 			}
-			twice := at == roll.StateStop && told == 1 // it was noted, and not done
-			if want := []string{"b", "c", "a"}; !slices.Equal(s.touched, want) && !twice {
+			if want := []string{"b"}; at == roll.StateStop && !slices.Equal(told, want) { // it was noted, and not done
+				t.Errorf("died in %s: told to restart were %v", at, told)
+			}
+			if want := []string{"b", "c", "a"}; !slices.Equal(s.touched, want) {
 				t.Errorf("resumed in %s: told to restart were %v", at, s.touched)
 			}
 			if s.roll.Status != api.RollDone {
 				t.Errorf("resumed in %s: the roll is %s", at, s.roll.Status)
 			}
+		})
+	}
+}
+
+// mortal tells nobody anything once its operator is dead.
+type mortal struct {
+	*stage
+	life context.Context //nolint:containedctx // that of the operator
+}
+
+func (m mortal) Restart(ctx context.Context, n roll.Node, h roll.Hold) error {
+	if m.life.Err() != nil {
+		return m.life.Err()
+	}
+	return m.stage.Restart(ctx, n, h)
+}
+
+// TestResumeTold: an operator that dies right after it told a node to restart is
+// followed by one that does not tell it again; nor while it drains still.
+func TestResumeTold(t *testing.T) {
+	for _, away := range []time.Duration{time.Second, 20 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			data, err := json.Marshal(map[string]string{"before": s.nodeLocked("b").Incarnation})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.roll.Nodes = []api.RollNode{{Node: "b", State: string(roll.StateStop), Data: data}}
+			s.claimed["b"] = true
+			s.away["b"] = time.Now().Add(away)
+			s.views = func(s *stage) error {
+				if s.starts["b"] > 1 {
+					delete(s.claimed, "b")
+				}
+				return nil
+			}
+			if _, err := s.run(t, roll.Options{Only: []string{"b"}}, nil); err != nil {
+				t.Error(err)
+			}
+			s.wantTouched(t)
+		})
+	}
+}
+
+// TestResumeRefused: a node that refused to restart, or was told and went on as it
+// was, is told again when the roll is resumed.
+func TestResumeRefused(t *testing.T) {
+	for _, answer := range []error{&api.Error{Code: api.CodeCheckFailed, Message: "no such file"}, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			s.restarts = func(s *stage, id string) error {
+				delete(s.away, id)
+				s.nodeLocked(id).Incarnation = id + ".1.00000001"
+				return answer
+			}
+			if _, err := s.run(t, roll.Options{}, nil); err == nil {
+				t.Fatal("it did not restart, and the roll went on")
+			}
+			s.wantTouched(t, "b")
+			if last := s.journal[len(s.journal)-1]; answer != nil && last != "b check" {
+				t.Errorf("after a refusal the journal ends with %q", last)
+			}
+			s.restarts = nil // mended
+			s.roll.Status = api.RollRunning
+			if _, err := s.run(t, roll.Options{}, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.wantTouched(t, "b", "b", "c", "a")
 		})
 	}
 }

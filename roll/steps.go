@@ -90,28 +90,38 @@ func (r *Runner) node(ctx context.Context, id string, batch []string) error {
 	r.mu.Lock()
 	e := r.mu.entries[id]
 	r.mu.Unlock()
-	if !e.state.stopped() {
-		var err error
-		for range tries {
-			e, err = r.vacate(ctx, id, batch)
-			if !errors.Is(err, errBegin) {
-				break
-			}
-			r.say(Event{Event: "note", Node: id, Note: "its claim had run out: it is checked again"})
-		}
-		if errors.Is(err, errBegin) {
-			return &TroubleError{Node: id, Why: fmt.Sprintf("the claim on the drain of node %s ran out %d times before it was stopped", id, tries)}
-		}
-		if err != nil {
+	stopped := e.state.stopped()
+	if e.state == StateStop { // the roll is resumed on it
+		switch err := r.comeBack(ctx, id, &e.data, true); {
+		case errors.Is(err, errBegin):
+			r.say(Event{Event: "note", Node: id, Note: "it runs as before, and was not restarted: it is checked again"})
+			stopped = false
+		case err != nil:
 			return err
 		}
 	}
-	if e.state == StateStop {
-		if err := r.comeBack(ctx, id, &e.data); err != nil {
+	if !stopped {
+		var err error
+		if e, err = r.stop(ctx, id, batch); err != nil {
+			return err
+		}
+		if err = r.comeBack(ctx, id, &e.data, false); err != nil {
 			return err
 		}
 	}
 	return r.confirm(ctx, id, e.data)
+}
+
+// stop brings a node to be told to restart, again when its claim runs out on the way.
+func (r *Runner) stop(ctx context.Context, id string, batch []string) (entry, error) {
+	for range tries {
+		e, err := r.vacate(ctx, id, batch)
+		if !errors.Is(err, errBegin) {
+			return e, err
+		}
+		r.say(Event{Event: "note", Node: id, Note: "its claim had run out: it is checked again"})
+	}
+	return entry{}, &TroubleError{Node: id, Why: fmt.Sprintf("the claim on the drain of node %s ran out %d times before it was stopped", id, tries)}
 }
 
 // vacate brings a node to own nothing, and tells it to restart.
@@ -146,7 +156,7 @@ func (r *Runner) vacate(ctx context.Context, id string, batch []string) (entry, 
 		return e, err
 	}
 	r.letGo(id)
-	err = r.restart(ctx, at)
+	err = r.restart(ctx, at, e.data)
 	if err != nil && at.Live() {
 		r.hold(id, true) // it is still claimed
 	}
@@ -154,7 +164,7 @@ func (r *Runner) vacate(ctx context.Context, id string, batch []string) (entry, 
 }
 
 // restart tells a node to restart, again while it is certain that nothing was done.
-func (r *Runner) restart(ctx context.Context, at Node) error {
+func (r *Runner) restart(ctx context.Context, at Node, d nodeData) error {
 	began := time.Now()
 	for {
 		err := r.Driver.Restart(ctx, at, r.me())
@@ -172,13 +182,22 @@ func (r *Runner) restart(ctx context.Context, at Node) error {
 			return ErrTaken
 		case code == api.CodeClaimed:
 			return errBegin
+		case code == api.CodeCheckFailed: // it goes on as it is, for certain
+			if lost := r.note(ctx, at.ID, StateCheck, d, "it was not restarted"); lost != nil {
+				return lost
+			}
+			return notRestarted(at.ID, err)
 		case code != api.CodeNotReady || time.Since(began) > r.Plan.Options.Stall:
-			return &TroubleError{Node: at.ID, Why: fmt.Sprintf("node %s was not restarted: %v", at.ID, err)}
+			return notRestarted(at.ID, err)
 		}
 		if !sleep(ctx, 500*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+func notRestarted(id string, err error) error {
+	return &TroubleError{Node: id, Why: fmt.Sprintf("node %s was not restarted: %v", id, err)}
 }
 
 // pass waits until the gate lets the nodes through, and returns the node in the
@@ -272,8 +291,10 @@ func metaVoters(v *View) int {
 	return n
 }
 
-// comeBack waits until the peers of a node have met another incarnation of it.
-func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData) error {
+// comeBack waits until the peers of a node have met another incarnation of it. When
+// a roll is resumed on the node, one that runs as before and does not drain was never
+// told, or has refused: errBegin.
+func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData, resumed bool) error {
 	version := ""
 	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to come back", id), node: id}, func(v *View) (bool, string, error) {
 		n, ok := v.Node(id)
@@ -282,6 +303,8 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData) error {
 			return false, "", &TroubleError{Node: id, Why: fmt.Sprintf("node %s is no member any more", id)}
 		case n.Incarnation == "":
 			return false, "it has no lease", nil
+		case n.Incarnation == d.Before && resumed && n.Live() && !n.Draining:
+			return false, "", errBegin
 		case n.Incarnation == d.Before:
 			return false, fmt.Sprintf("its peers know it as %s still, %s", d.Before, n.why()), nil
 		}
@@ -335,7 +358,7 @@ func same(v *View, id string, d nodeData) (*Node, error) {
 // stays so.
 func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
 	if d.After == "" { // noted by a runner that did not live to note what came
-		if err := r.comeBack(ctx, id, &d); err != nil {
+		if err := r.comeBack(ctx, id, &d, false); err != nil {
 			return err
 		}
 	}
