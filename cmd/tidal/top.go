@@ -50,19 +50,9 @@ func (a *app) top(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	interval, err := time.ParseDuration(c.String("interval"))
-	if err != nil || interval < minInterval || interval > maxInterval {
-		return usagef("top: --interval is %q: want %s to %s, as in 500ms", c.String("interval"), minInterval, maxInterval)
-	}
-	o := tui.Options{
-		By: claimant(), Theme: c.String("theme"), ReadOnly: c.Bool("read-only"),
-		Sort: c.String("sort"), Filter: c.String("filter"), Interval: interval, Fault: a.fault(),
-	}
-	if !slices.Contains(tui.Themes(), o.Theme) {
-		return usagef("top: there is no theme %q: the themes are %s", o.Theme, strings.Join(tui.Themes(), ", "))
-	}
-	if err = tui.CheckTables(o.Sort, o.Filter); err != nil {
-		return withCode(exitUsage, err)
+	o, err := a.topOptions(c)
+	if err != nil {
+		return err
 	}
 	t, err := a.target(c)
 	if err != nil {
@@ -81,6 +71,25 @@ func (a *app) top(c *cli.Context) error {
 	a.look(&o)
 	o.In, o.Out = a.stdin, out
 	return topError(tui.Run(c.Context, o))
+}
+
+// topOptions reads the flags.
+func (a *app) topOptions(c *cli.Context) (tui.Options, error) {
+	interval, err := time.ParseDuration(c.String("interval"))
+	if err != nil || interval < minInterval || interval > maxInterval {
+		return tui.Options{}, usagef("top: --interval is %q: want %s to %s, as in 500ms", c.String("interval"), minInterval, maxInterval)
+	}
+	o := tui.Options{
+		By: claimant(), Theme: c.String("theme"), ASCII: c.Bool("ascii"), ReadOnly: c.Bool("read-only"),
+		Sort: c.String("sort"), Filter: c.String("filter"), Interval: interval, Fault: a.fault(),
+	}
+	if !slices.Contains(tui.Themes(), o.Theme) {
+		return o, usagef("top: there is no theme %q: the themes are %s", o.Theme, strings.Join(tui.Themes(), ", "))
+	}
+	if err = tui.CheckTables(o.Sort, o.Filter); err != nil {
+		return o, withCode(exitUsage, err)
+	}
+	return o, nil
 }
 
 // look fills in what the terminal is like.
