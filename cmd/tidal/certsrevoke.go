@@ -66,7 +66,7 @@ func (a *app) certsRevoke(c *cli.Context) error {
 	defer cl.Close()
 	if !c.Bool("force") {
 		if err = mayRevoke(c, cl, t, serial); err != nil {
-			return withHint(withCode(exitRefused, err), "renew it first: tidal certs renew; --force revokes it all the same")
+			return err
 		}
 	}
 	if err = cl.Revoke(c.Context, api.Revocation{Serial: serial, Reason: c.String("reason")}); err != nil {
@@ -96,13 +96,18 @@ func serialOf(arg string) (string, error) {
 	return pki.Serial(cert), nil
 }
 
+// inUse refuses to revoke a certificate, for a reason that --force overrides.
+func inUse(format string, args ...any) error {
+	return withHint(withCode(exitRefused, fmt.Errorf(format, args...)), "renew it first: tidal certs renew; --force revokes it all the same")
+}
+
 // mayRevoke is an error if what is to be revoked is in use where it should not be
 // cut off.
 func mayRevoke(c *cli.Context, cl *client.Client, t target, serial string) error {
 	if t.Cert != "" {
 		own, err := pki.ReadCert(t.Cert)
 		if err == nil && pki.Serial(own) == serial {
-			return errors.New("this is the certificate that this command shows: the cluster would refuse you")
+			return inUse("this is the certificate that this command shows: the cluster would refuse you")
 		}
 	}
 	nodes, err := cl.Nodes(c.Context)
@@ -111,7 +116,7 @@ func mayRevoke(c *cli.Context, cl *client.Client, t target, serial string) error
 	}
 	for _, n := range nodes {
 		if n.Certificates != nil && n.Certificates.Serial == serial {
-			return fmt.Errorf("node %s lives and uses this certificate: it would lose its peers", n.Node)
+			return inUse("node %s lives and uses this certificate: it would lose its peers", n.Node)
 		}
 	}
 	return nil
