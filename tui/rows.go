@@ -329,7 +329,7 @@ func eventStyle(e *api.Event) style {
 			return bad
 		}
 		return draining
-	case api.EventRefused:
+	case api.EventRefused, api.EventNodeRefused:
 		return bad
 	case api.EventMetaLeader:
 		if e.To == "" {

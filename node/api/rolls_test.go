@@ -22,8 +22,8 @@ func TestRollChangeCheck(t *testing.T) {
 		api.RollUnlock: {By: "ann", Why: "so"},
 		api.RollRenew:  {By: "ann", Epoch: 1},
 	}
-	for a, c := range whole {
-		if err := c.Check(a); err != nil {
+	for a, change := range whole {
+		if err := change.Check(a); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
 		for _, f := range []struct {
@@ -41,7 +41,7 @@ func TestRollChangeCheck(t *testing.T) {
 			{"why", "end unlock", func(c *api.RollChange) { c.Why = long }, api.CodeTooLarge},
 			{"data", "start note end", func(c *api.RollChange) { c.Data = plan }, api.CodeTooLarge},
 		} {
-			c, want, word := c, api.CodeBadRequest, "takes no \""+f.name+"\""
+			c, want, word := change, api.CodeBadRequest, "takes no \""+f.name+"\""
 			if strings.Contains(f.takes, a.String()) {
 				want, word = f.over, ""
 			}

@@ -19,9 +19,9 @@ func (c *cluster) revokes(t *testing.T) {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
 	leaf := filepath.Join(c.certs(), "clients", "gone", "tls")
-	pair, err := tls.LoadX509KeyPair(leaf+".crt", leaf+".key")
-	if err != nil {
-		t.Fatal(err)
+	pair, unreadable := tls.LoadX509KeyPair(leaf+".crt", leaf+".key")
+	if unreadable != nil {
+		t.Fatal(unreadable)
 	}
 	conf := c.tls.Clone()
 	conf.Certificates = []tls.Certificate{pair}
@@ -29,21 +29,23 @@ func (c *cluster) revokes(t *testing.T) {
 	defer tr.CloseIdleConnections()
 	ask := func() error {
 		res, err := (&http.Client{Transport: tr, Timeout: 5 * time.Second}).Get(c.scheme() + c.nodes[1].listen + "/v1/nodes")
-		if err == nil {
-			if err = res.Body.Close(); res.StatusCode != http.StatusOK {
-				err = errors.Join(err, fmt.Errorf("%d", res.StatusCode))
-			}
+		if err != nil {
+			return err
+		}
+		err = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			err = errors.Join(err, fmt.Errorf("%d", res.StatusCode))
 		}
 		return err
 	}
-	if err = ask(); err != nil {
+	if err := ask(); err != nil {
 		t.Fatalf("before it is revoked: %v", err)
 	}
 	if code, out := c.tidal(t, c.asAdmin("certs", "revoke", leaf+".crt", "--reason", "lost")...); code != 0 || !strings.Contains(out, "is refused by every live node") {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
 	for range 2 { // on its open connection, and on another
-		if err = ask(); err == nil {
+		if ask() == nil {
 			t.Error("a revoked certificate is let in")
 		}
 	}

@@ -121,31 +121,21 @@ func (s *Server) RecycleIf(so func(Conn) bool) {
 // older than a change of certificates and have been silent for a while. A request
 // that is under way is answered first, unless its answer is a stream.
 func (s *Server) Tidy(now time.Time) {
-	s.closeIf(func(one *conn) bool {
+	for _, nc := range s.those(func(one *conn) bool {
 		expired, since := one.expired(now), now.Sub(one.spoke)
 		if one.active {
 			return (expired || one.old) && since >= oldAnswer
 		}
 		return expired || one.old && since >= oldSilence
-	})
+	}) {
+		_ = nc.Close() // it may be closed already
+	}
 }
 
 // CloseIf closes every connection whose TLS state the function finds fault with,
 // whatever is under way on it.
 func (s *Server) CloseIf(fault func(*tls.ConnectionState) error) {
-	s.closeIf(func(one *conn) bool { return one.tls != nil && fault(one.tls) != nil })
-}
-
-func (s *Server) closeIf(so func(*conn) bool) {
-	var doomed []net.Conn
-	s.conns.mu.Lock()
-	for nc, one := range s.conns.open {
-		if so(one) {
-			doomed = append(doomed, nc)
-		}
-	}
-	s.conns.mu.Unlock()
-	for _, nc := range doomed {
+	for _, nc := range s.those(func(one *conn) bool { return one.tls != nil && fault(one.tls) != nil }) {
 		// Without an alert, which TLS writes for up to 5 s to a client that reads
 		// nothing: so many, one after another, would hold up the caller for minutes.
 		if t, ok := nc.(*tls.Conn); ok {
@@ -153,6 +143,19 @@ func (s *Server) closeIf(so func(*conn) bool) {
 		}
 		_ = nc.Close() // it may be closed already
 	}
+}
+
+// those returns the connections of which the function says so.
+func (s *Server) those(so func(*conn) bool) []net.Conn {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	var out []net.Conn
+	for nc, one := range s.conns.open {
+		if so(one) {
+			out = append(out, nc)
+		}
+	}
+	return out
 }
 
 // Conn is a connection of a client, as Conns lists it.

@@ -83,9 +83,9 @@ func wholeRecords(f vfs.File) (int64, error) {
 		at := r.Offset()
 		one, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			s, err := f.Stat()
-			if err != nil {
-				return 0, err
+			s, unknown := f.Stat()
+			if unknown != nil {
+				return 0, unknown
 			}
 			return s.Size(), nil
 		}

@@ -107,7 +107,7 @@ func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, 
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = damaged(fmt.Errorf("%v", r)) //nolint:errorlint // a panic is no error
+			err = damaged(fmt.Errorf("%v", r))
 		}
 	}()
 	if db, err = pebble.Open(dir, o); pebble.IsCorruptionError(err) {
@@ -116,7 +116,7 @@ func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, 
 	return db, err
 }
 
-func (d *DB) checkFormat(readOnly bool) error { //nolint:revive // it is Open's option
+func (d *DB) checkFormat(readOnly bool) error {
 	v, found, err := d.Get(NodeKey(NodeFormat))
 	switch {
 	case err != nil:

@@ -109,7 +109,10 @@ func logName(t *testing.T, all map[string][]byte) string {
 	return newest
 }
 
-func logOf(t *testing.T, all map[string][]byte) []byte { return all[logName(t, all)] }
+func logOf(t *testing.T, all map[string][]byte) []byte {
+	t.Helper()
+	return all[logName(t, all)]
+}
 
 // with returns a disk that has the files, with one of them changed.
 func (d *deposit) with(t *testing.T, name string, content []byte) *vfs.MemFS {
@@ -153,8 +156,8 @@ func (d *deposit) read(t *testing.T, what string, fs *vfs.MemFS) outcome {
 	if err != nil {
 		return outcome{-1, err}
 	}
-	for i := len(d.states) - 1; i >= 0; i-- {
-		if maps.Equal(now, d.states[i]) {
+	for i, state := range slices.Backward(d.states) {
+		if maps.Equal(now, state) {
 			return outcome{i, nil}
 		}
 	}
