@@ -15,7 +15,8 @@ const (
 	oldData    = time.Second            // a status older than this is not shown as what is
 	silentNode = 500 * time.Millisecond // as in the cluster: five heartbeats
 	certSoon   = 7 * 24 * time.Hour
-	lowSpace   = 0.10 // of a file system
+	lowSpace   = 0.10     // of a file system, and less than lowBytes
+	lowBytes   = 16 << 30 // eight times what a node keeps free at most
 )
 
 // Local is what a node said of itself, and when.
@@ -66,6 +67,7 @@ type nodeRow struct {
 	rate, p99   float64
 	refused     float64
 	space       float64 // part of the disk that is free
+	low         bool    // that is little
 	cert        float64 // seconds until it expires
 	up          float64 // seconds
 	zone        string
@@ -126,6 +128,7 @@ func (r *nodeRow) fromLocal(now time.Time) {
 	r.rate, r.p99, r.refused = r.local.Rate, r.local.P99, r.local.Refused
 	if s.Space != nil && s.Space.Total > 0 {
 		r.space = float64(s.Space.Available) / float64(s.Space.Total)
+		r.low = r.space < lowSpace && s.Space.Available < lowBytes
 	}
 	if s.Certificate != nil {
 		r.cert = s.Certificate.Sub(now).Seconds()
@@ -272,7 +275,7 @@ func nodeProblems(r *nodeRow, add func(bool, string, ...any)) {
 			add(false, "the certificate of node %s expires in %s", r.id, span(left))
 		}
 	}
-	if r.space < lowSpace {
+	if r.low {
 		add(r.space < lowSpace/2, "the disk of node %s has %.0f %% free", r.id, 100*r.space)
 	}
 }

@@ -94,7 +94,7 @@ func nodeCells(r *nodeRow) []cell {
 	free := cell{none, rest}
 	if !math.IsNaN(r.space) {
 		free.text = fmt.Sprintf("%.0f%%", 100*r.space)
-		if r.space < lowSpace {
+		if r.low {
 			free.style = bad
 		}
 	}
