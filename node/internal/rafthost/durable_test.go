@@ -252,3 +252,22 @@ func TestCommitMovesWithTheRows(t *testing.T) {
 		})
 	}
 }
+
+// TestFailedWriteIsTold: a synced batch that the database does not take is an error
+// of what wrote it, and no pass.
+func TestFailedWriteIsTold(t *testing.T) {
+	f := newFabric(t, 1)
+	f.elect(1)
+	db, err := store.Open("db", store.Options{FS: f.nodes[0].fs.CrashClone(vfs.CrashCloneCfg{}), ReadOnly: true})
+	f.check(err)
+	defer func() { f.check(db.Close()) }()
+	s, err := rafthost.NewStepper(rafthost.Options{DB: db})
+	f.check(err)
+	before := s.Synced()
+	if err := s.Remove(1); err == nil {
+		t.Error("a replica is removed from a disk that takes nothing")
+	}
+	if s.Synced() != before {
+		t.Errorf("pass %d counts as synced, after %d", s.Synced(), before)
+	}
+}

@@ -88,7 +88,7 @@ func TestGet(t *testing.T) {
 	set(t, db, "k", "value")
 	v, _, err := db.Get([]byte("k"))
 	check(t, err)
-	copy(v, "XXXXX")
+	copy(v, "#####")
 	if again, _, err := db.Get([]byte("k")); string(again) != "value" || err != nil {
 		t.Errorf("a value that its caller changed came back as %q, %v", again, err)
 	}
@@ -100,8 +100,8 @@ func TestBatchCopies(t *testing.T) {
 	b := db.NewBatch()
 	key, value := []byte("key"), []byte("value")
 	b.Set(key, value)
-	copy(key, "XXX")
-	copy(value, "XXXXX")
+	copy(key, "###")
+	copy(value, "#####")
 	if b.Empty() {
 		t.Error("a batch with a change says that it is empty")
 	}

@@ -138,7 +138,7 @@ func TestRaftMessagesDoNotAliasTheFrame(t *testing.T) {
 		t.Error("the messages changed with the frame")
 	}
 	first := got[0].GetEntries()[0]
-	_ = append(first.Data, "XXXX"...)
+	_ = append(first.Data, "####"...)
 	if !equal(got[0].Message, m) {
 		t.Error("appending to one entry's data changed another's")
 	}
