@@ -160,9 +160,18 @@ func (n *node) closeAll() error {
 	}
 }
 
-// closeWeb closes the port and the connections that are left.
+// closeWeb closes the port and the connections that are left, the ones with a
+// request under way when that is answered.
 func (n *node) closeWeb(ctx context.Context, web *http.Server) {
-	if err := web.Shutdown(ctx); err != nil {
+	// Shutdown waits 5 s for a connection that has never spoken, as clients dial
+	// some ahead. One from before the silence that ended the grace is not waited for.
+	idle, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel()
+		n.await(ctx, closeBudget, n.server.Idle)
+	}()
+	if err := web.Shutdown(idle); err != nil && !n.server.Idle(silence) {
 		n.log.WarnContext(ctx, "requests were still in flight at the end", "error", err)
 	}
 	if err := web.Close(); err != nil {

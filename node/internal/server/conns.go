@@ -30,6 +30,7 @@ type conns struct {
 // conn is one of them.
 type conn struct {
 	active bool // a request is under way
+	asked  bool // it has made a request
 	came   time.Time
 	old    bool                 // its handshake was made with certificates that changed
 	spoke  time.Time            // when a request last began or ended
@@ -76,6 +77,7 @@ func (c *conns) track(nc net.Conn, state http.ConnState) {
 		c.open[nc] = one
 	}
 	one.active, one.spoke = state == http.StateActive, now
+	one.asked = one.asked || one.active
 	if t, ok := nc.(*tls.Conn); ok && one.active && one.tls == nil {
 		cs := t.ConnectionState() // the handshake is over
 		one.tls = &cs
@@ -201,6 +203,14 @@ func (s *Server) Settled(silence time.Duration) bool {
 // a while.
 func (s *Server) Quiet(silence time.Duration) bool {
 	return s.silent(silence, func(*conn) bool { return false })
+}
+
+// Idle reports whether no request is under way, and each connection that has not
+// made one yet has been there for so long.
+func (s *Server) Idle(silence time.Duration) bool {
+	return len(s.those(func(one *conn) bool {
+		return one.active || !one.asked && time.Since(one.came) < silence
+	})) == 0
 }
 
 // silent is Quiet, but for connections that do not count.

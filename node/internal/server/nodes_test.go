@@ -60,6 +60,36 @@ func TestNodeOrders(t *testing.T) {
 	}
 }
 
+// TestIdle: what may be under way counts, and a connection that has not spoken
+// only while it is new.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.block, g.entered = make(chan struct{}), make(chan struct{}, 1)
+		idle := func(when string, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := g.Idle(time.Second); got != want {
+				t.Errorf("%s: idle is %t", when, got)
+			}
+		}
+		idle("without connections", true)
+		conn, r := g.serve(t)
+		idle("one was just dialed", false)
+		<-time.After(time.Second)
+		idle("dialed ahead, and silent since", true)
+		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", rowK)
+		<-g.entered
+		<-time.After(5 * time.Second)
+		idle("a request lasts", false)
+		close(g.block)
+		if status, _ := answerOf(t, r); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		idle("just answered", true)
+	})
+}
+
 // TestQuiet: a connection with a request is never quiet, one that just came or
 // just spoke is not yet, nor is one when the others begin to close; one that
 // closed no longer counts.
