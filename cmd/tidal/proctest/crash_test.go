@@ -10,6 +10,7 @@ import (
 // again. What was acknowledged is there, once; what was refused is not; of what
 // nobody knows, all replicas say the same.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	const rounds = 2
 	c := newCluster(t, clusterOptions{delay: linkDelay})
 	c.startAll(t)

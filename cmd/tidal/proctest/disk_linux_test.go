@@ -48,6 +48,7 @@ func (n *node) inject(t *testing.T, what string) (end func()) {
 // and says in which file and what to do; with the disk well again it starts, and
 // has what it had acknowledged.
 func TestFsyncFails(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{nodes: 1, plain: true})
 	n := c.nodes[0]
 	c.startAll(t)

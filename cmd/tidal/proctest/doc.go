@@ -8,6 +8,9 @@
 // back. The fleet, the proxy and the checker have tests of their own against
 // servers that lie.
 //
+// Tests that measure rates or waits run alone; the others run side by side after
+// them.
+//
 // Its tests may import the standard library and tidal/node/api; everything else
 // they learn from the binary.
 package proctest

@@ -75,6 +75,7 @@ func (c *cluster) operate(t *testing.T, i int, words ...string) *exec.Cmd {
 // TestDrainEndsWithItsOperator kills the command that holds a drain: the node takes
 // its tables again by itself, and not before the claim is over.
 func TestDrainEndsWithItsOperator(t *testing.T) {
+	t.Parallel()
 	const ttl = 3 * time.Second
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)

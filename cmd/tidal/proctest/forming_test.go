@@ -14,6 +14,7 @@ import (
 // TestForming starts two of three listed members. They must wait for the third,
 // and say so: a cluster formed without it could form twice.
 func TestForming(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{})
 	for _, n := range c.nodes[:2] {
 		n.start(t, c.o.faults)

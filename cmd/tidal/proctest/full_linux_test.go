@@ -60,6 +60,7 @@ func leave(t *testing.T, file string, left uint64) {
 // and then from outside, nearly to the last byte. Reads go on; the node starts on
 // the full disk too; and with space back it takes rows again by itself.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	const size = 256 << 20 // of which 64 MiB are the reserve, and 16 MiB the ballast
 	c := newCluster(t, clusterOptions{nodes: 1, plain: true})
 	n := c.nodes[0]

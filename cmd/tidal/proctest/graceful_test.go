@@ -25,12 +25,17 @@ const (
 
 // TestGraceful restarts nodes in turn by SIGTERM under load. Nobody may notice.
 // GRACEFUL_RUNS repeats it, each time with a new cluster; GRACEFUL_NODES sets how
-// many nodes there are.
-func TestGraceful(t *testing.T) { gracefulRuns(t, gracefulOptions{readBack: true}) }
+// many nodes there are. The one run of every day restarts its first node twice.
+func TestGraceful(t *testing.T) {
+	gracefulRuns(t, gracefulOptions{readBack: true, again: os.Getenv("GRACEFUL_RUNS") == ""})
+}
 
-// TestGracefulTwice is TestGraceful with its first node restarted once more at the
-// end: what is left of its former lives must not be taken for the present one.
-func TestGracefulTwice(t *testing.T) { gracefulRuns(t, gracefulOptions{readBack: true, again: true}) }
+// TestGracefulTwice is TestGraceful with its first node restarted twice: what is
+// left of its former life must not be taken for the present one.
+func TestGracefulTwice(t *testing.T) {
+	runs(t, "GRACEFUL_RUNS", 0)
+	gracefulRuns(t, gracefulOptions{readBack: true, again: true})
+}
 
 func gracefulRuns(t *testing.T, o gracefulOptions) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 // TestHangup: a terminal that closes, or a reload out of habit, does not end a
 // node, least of all without a drain.
 func TestHangup(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	if err := c.nodes[0].signal(syscall.SIGHUP); err != nil {

@@ -328,9 +328,12 @@ func (c *cluster) end(t *testing.T) {
 	}
 }
 
+// portsGiven are the addresses that freePorts gave to any test.
+var portsGiven sync.Map
+
 // freePorts finds n loopback addresses that nobody uses. They lie below the
 // range that kernels give to outgoing connections: a node that is away for a
-// moment must find its own port free again.
+// moment must find its own port free again. No two tests get the same one.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var addrs []string
@@ -341,7 +344,7 @@ func freePorts(t *testing.T, n int) []string {
 			continue
 		}
 		_ = ln.Close()
-		if !slices.Contains(addrs, addr) {
+		if _, given := portsGiven.LoadOrStore(addr, t.Name()); !given {
 			addrs = append(addrs, addr)
 		}
 	}

@@ -95,8 +95,8 @@ func lists(by *node, refused, reason string) error {
 // lists it and has said so in its log, and a row request to it is answered in kind.
 func (c *cluster) isRefused(t *testing.T, n *node, reason string) {
 	t.Helper()
-	eventually(t, 15*time.Second, func() error { return says(n, reason) })
-	eventually(t, 5*time.Second, func() error {
+	eventually(t, 120*time.Second, func() error { return says(n, reason) })
+	eventually(t, 20*time.Second, func() error {
 		return errors.Join(lists(c.nodes[0], n.id, reason), lists(n, n.id, reason))
 	})
 	log, err := os.ReadFile(c.nodes[0].logFile)
@@ -172,6 +172,7 @@ func (c *cluster) putRow(t *testing.T, key string) {
 // TestWrongDisks goes through the data directories that a node must not run on, with
 // real processes: each is refused, both sides say why, and the way out works.
 func TestWrongDisks(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{plain: true})
 	c.startAll(t)
 	c.createTables(t, 1)

@@ -150,6 +150,7 @@ func (w *writer) stay(i int, think func() time.Duration) {
 // TestInPlaceRefused: with a configuration that would not start, a restart is
 // refused with what is wrong, and nothing happens.
 func TestInPlaceRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	n := c.nodes[0]

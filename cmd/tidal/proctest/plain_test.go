@@ -13,6 +13,7 @@ import (
 
 // TestPlain runs a cluster without TLS, which loopback alone allows.
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{plain: true})
 	c.startAll(t)
 	c.createTables(t, 1)

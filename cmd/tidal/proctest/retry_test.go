@@ -11,6 +11,7 @@ import (
 // TestRetryKeyed sends writes again as a client does that lost an answer: by
 // another node, with the same Idempotency-Key.
 func TestRetryKeyed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	c.createTables(t, 1)

@@ -11,6 +11,7 @@ import (
 
 // TestSystemdUnits has systemd read the units of the examples.
 func TestSystemdUnits(t *testing.T) {
+	t.Parallel()
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd-analyze is not here: apt-get install systemd")
@@ -36,6 +37,7 @@ func TestSystemdUnits(t *testing.T) {
 // TestSocketActivation runs a node whose port another process holds, as systemd does:
 // who connects before the node is there waits for it.
 func TestSocketActivation(t *testing.T) {
+	t.Parallel()
 	activate, err := exec.LookPath("systemd-socket-activate")
 	if err != nil {
 		t.Skip("systemd-socket-activate is not here: apt-get install systemd")

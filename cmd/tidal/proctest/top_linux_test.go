@@ -222,6 +222,7 @@ func TestTop(t *testing.T) {
 
 // TestTopLeavesTheTerminalAsItWas, however it ends.
 func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{nodes: 1, plain: true}) // that does not run
 	for _, tt := range []struct {
 		name string
@@ -249,6 +250,7 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 
 // TestTopEndsWithItsTerminal, also where nobody told it.
 func TestTopEndsWithItsTerminal(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, clusterOptions{nodes: 1, plain: true}) // that does not run
 	line := append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, c.topArgs(t)...)
 	x := openTerminal(t, nil, line...)
