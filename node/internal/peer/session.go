@@ -179,14 +179,9 @@ func unexpected(kind wire.FrameKind) error {
 func (s *session) write(p pace) error {
 	watch := time.NewTicker(pingInterval)
 	defer watch.Stop()
-	var beats <-chan time.Time
-	var buf []byte
-	if p.beat != nil {
-		ticker := time.NewTicker(p.every)
-		defer ticker.Stop()
-		beats = ticker.C
-		buf = appendBeat(buf, p.beat)
-	}
+	beats := newBeats(p)
+	defer beats.stop()
+	buf := beats.append(nil)
 	leave := s.leave
 	quiet := silence{limit: p.silence, last: time.Now()}
 	for {
@@ -207,11 +202,11 @@ func (s *session) write(p pace) error {
 			}
 			return s.flush(buf)
 		case <-s.queue.wake:
-			buf = p.due(buf, beats)
-		case <-beats:
-			buf = appendBeat(buf, p.beat)
+			buf = beats.due(buf)
+		case <-beats.c:
+			buf = beats.append(buf)
 		case <-p.nudge:
-			buf = appendBeat(buf, p.beat)
+			buf = beats.append(buf)
 		case <-watch.C:
 			if err := s.over(&quiet, time.Now()); err != nil {
 				return err
@@ -248,19 +243,52 @@ func (s *session) flush(buf []byte) error {
 	}
 }
 
-// due appends a heartbeat if it is time for one: it goes before what is queued.
-func (p *pace) due(buf []byte, beats <-chan time.Time) []byte {
-	select {
-	case <-beats:
-	case <-p.nudge:
-	default:
-		return buf
-	}
-	return appendBeat(buf, p.beat)
+// beats says when a session's heartbeats go out.
+type beats struct {
+	p      pace
+	ticker *time.Ticker // nil: there are none
+	c      <-chan time.Time
+	last   time.Time
 }
 
-func appendBeat(buf []byte, beat func() []byte) []byte {
-	if payload := beat(); payload != nil {
+func newBeats(p pace) *beats {
+	b := &beats{p: p}
+	if p.beat != nil {
+		b.ticker = time.NewTicker(p.every)
+		b.c = b.ticker.C
+	}
+	return b
+}
+
+func (b *beats) stop() {
+	if b.ticker != nil {
+		b.ticker.Stop()
+	}
+}
+
+// due appends a heartbeat if it is time for one, or soon will be: it goes before
+// what is queued. A frame of its own shortly after would wake both sides again,
+// and that is most of what an idle cluster costs.
+func (b *beats) due(buf []byte) []byte {
+	select {
+	case <-b.p.nudge:
+		return b.append(buf)
+	default:
+	}
+	if b.ticker == nil || time.Since(b.last) < b.p.every/2 {
+		return buf
+	}
+	return b.append(buf)
+}
+
+// append appends a heartbeat, if there are any; the next is due an interval later.
+func (b *beats) append(buf []byte) []byte {
+	if b.ticker == nil {
+		return buf
+	}
+	b.last = time.Now()
+	b.ticker.Reset(b.p.every)
+	if payload := b.p.beat(); payload != nil {
 		return wire.AppendFrame(buf, wire.FrameHeartbeat, payload)
 	}
 	return buf

@@ -89,6 +89,41 @@ func TestRaftAndHeartbeats(t *testing.T) {
 	})
 }
 
+// TestHeartbeatsRideAlong: a heartbeat that is due soon goes out with a frame that
+// goes out anyway, and none is sent on its own then.
+func TestHeartbeatsRideAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric()
+		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
+		defer a.stop()
+		defer b.stop()
+		join(a, b)
+		settle()
+		a.Nudge() // from now on it is known when the next is due
+		synctest.Wait()
+		for range 20 {
+			before := len(b.list("beat "))
+			advance(60 * time.Millisecond)
+			if n := len(b.list("beat ")) - before; n != 0 {
+				t.Fatalf("%d heartbeats within 60 ms", n)
+			}
+			a.SendRaft("b", []byte("x"))
+			synctest.Wait()
+			if n := len(b.list("beat ")) - before; n != 1 {
+				t.Fatalf("%d heartbeats with a frame 60 ms after the last, want 1", n)
+			}
+		}
+		before := len(b.list("beat "))
+		for range 4 {
+			a.SendRaft("b", []byte("x"))
+			advance(10 * time.Millisecond)
+		}
+		if n := len(b.list("beat ")) - before; n != 0 {
+			t.Errorf("%d heartbeats within 40 ms of frames", n)
+		}
+	})
+}
+
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric()
