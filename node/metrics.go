@@ -54,7 +54,7 @@ func newMeters(n *node) *meters {
 		}),
 		durations: map[api.Op]prometheus.Observer{},
 	}
-	for _, op := range []api.Op{api.OpGet, api.OpHead, api.OpPut, api.OpDelete} {
+	for _, op := range api.Ops() {
 		m.durations[op] = m.requests.WithLabelValues(op.String())
 	}
 	for _, code := range refusals() {

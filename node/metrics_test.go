@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -51,6 +52,23 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if shown[name] == "" {
 			t.Errorf("docs/metrics.md has %s, and the node does not show it", name)
 		}
+	}
+	// Whatever clients ask for, it brings no more series than there are answers.
+	var series [2][]string
+	for round := range series {
+		for i := range 20 {
+			name := fmt.Sprintf("%d-%d", round, i)
+			c.do(http.MethodGet, "a", "/v1/tables/t"+name, nil)
+			c.do(http.MethodPut, "a", "/v1/tables/t/rows/"+name, nil)
+			c.do("M"+name, "a", "/v1/tables/t/rows/"+name, nil)
+			c.do(http.MethodGet, "a", "/"+name, nil)
+			c.do(http.MethodPost, "a", "/v1/nodes/"+name+"/drain", []byte(name))
+		}
+		_, body, _ = c.do(http.MethodGet, "a", "/metrics", nil)
+		series[round] = regexp.MustCompile(`(?m)^tidal_http\w+(?:\{.*\})? `).FindAllString(string(body), -1)
+	}
+	if !slices.Equal(series[0], series[1]) || len(series[0]) < 10 {
+		t.Errorf("requests for other names made of the series\n%s\nthese:\n%s", strings.Join(series[0], "\n"), strings.Join(series[1], "\n"))
 	}
 	if len(shown) < 10 {
 		t.Errorf("only %d metrics were found", len(shown))

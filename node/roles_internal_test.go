@@ -10,10 +10,10 @@ import (
 // The owner looks at a forwarded request's client again, whoever let it in: a node
 // that forwards more than it may does not thereby do it.
 func TestForwardedRoles(t *testing.T) {
-	for _, op := range []api.Op{api.OpGet, api.OpHead, api.OpPut, api.OpDelete} {
+	for _, op := range api.Ops() {
 		for _, role := range []api.Role{api.RoleNone, api.RoleReader, api.RoleWriter, api.RoleAdmin} {
 			need := api.RoleReader
-			if op == api.OpPut || op == api.OpDelete {
+			if op == api.OpPut || op == api.OpDelete || op == api.OpBatch {
 				need = api.RoleWriter
 			}
 			err := allowed(&api.Request{Op: op, Principal: api.Principal{Name: "x", Role: role}})

@@ -15,12 +15,27 @@ import (
 	"tidal/node/client"
 )
 
-func (a *app) rowsCommand() *cli.Command {
-	consistency := &cli.StringFlag{
+func consistencyFlag() cli.Flag {
+	return &cli.StringFlag{
 		Name:  "consistency",
 		Usage: "linearizable, or local: what the answering node's replica has",
 		Value: "linearizable",
 	}
+}
+
+// readOptions reads consistencyFlag.
+func readOptions(c *cli.Context) (o client.ReadOptions, err error) {
+	switch how := c.String("consistency"); how {
+	case "local":
+		o.Local = true
+	case "linearizable":
+	default:
+		return o, withHint(usagef("unknown --consistency %q", how), "it is linearizable or local")
+	}
+	return o, nil
+}
+
+func (a *app) rowsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "rows",
 		Usage: "read and write rows",
@@ -39,7 +54,7 @@ func (a *app) rowsCommand() *cli.Command {
 				UsageText: "tidal rows get TABLE KEY [-o wide|json] [--consistency local]",
 				Description: "With -o wide or json also the row's version, for --if-match. A value that is not text is in quotes there, " +
 					"or in base64.",
-				Flags: append(connectFlags(), consistency, &cli.StringFlag{
+				Flags: append(connectFlags(), consistencyFlag(), &cli.StringFlag{
 					Name: "output", Aliases: []string{"o"}, Value: formatTable,
 					Usage: "form of the data on stdout: table (the value alone), wide or json",
 				}),
@@ -49,7 +64,7 @@ func (a *app) rowsCommand() *cli.Command {
 				Name:      "head",
 				Usage:     "print a row's version and size",
 				UsageText: "tidal rows head TABLE KEY [--consistency local]",
-				Flags:     append(connectFlags(), consistency, outputFlag()),
+				Flags:     append(connectFlags(), consistencyFlag(), outputFlag()),
 				Action:    a.rowsHead,
 			},
 			{
@@ -60,6 +75,8 @@ func (a *app) rowsCommand() *cli.Command {
 				Flags:       append(connectFlags(), conditionFlags()...),
 				Action:      a.rowsDelete,
 			},
+			a.rowsListCommand(),
+			a.rowsLoadCommand(),
 		},
 	}
 }
@@ -118,6 +135,15 @@ type rowOut struct {
 
 	Value  *string `json:"value,omitempty"`        // if it is text
 	Base64 []byte  `json:"value_base64,omitempty"` // if it is not
+}
+
+// setValue puts a value in, as text if it is that.
+func (r *rowOut) setValue(value []byte) {
+	if text := string(value); utf8.ValidString(text) {
+		r.Value = &text
+	} else {
+		r.Base64 = value
+	}
 }
 
 // newRowOut describes a row that was read.
@@ -203,21 +229,14 @@ func (a *app) rowsGet(c *cli.Context) error {
 		a.say("node %s lacks %d entries of table %s", row.Node, row.Lag, args[0])
 	}
 	out := newRowOut(args[0], args[1], &row)
-	text := string(row.Value)
-	switch {
-	case format == formatTable:
+	switch format {
+	case formatTable:
 		_, err = a.stdout.Write(row.Value)
 		return err
-	case format == formatWide:
-		if text == "" || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
-			text = strconv.Quote(text)
-		}
-		return a.rowTable(&out, text)
-	case utf8.Valid(row.Value):
-		out.Value = &text
-	default:
-		out.Base64 = row.Value
+	case formatWide:
+		return a.rowTable(&out, printable(string(row.Value)))
 	}
+	out.setValue(row.Value)
 	return a.writeJSON(out)
 }
 
@@ -266,13 +285,9 @@ func (a *app) readRow(
 	if err != nil {
 		return nil, client.Row{}, err
 	}
-	var o client.ReadOptions
-	switch how := c.String("consistency"); how {
-	case "local":
-		o.Local = true
-	case "linearizable":
-	default:
-		return nil, client.Row{}, withHint(usagef("unknown --consistency %q", how), "it is linearizable or local")
+	o, err := readOptions(c)
+	if err != nil {
+		return nil, client.Row{}, err
 	}
 	cl, err := a.connect(c)
 	if err != nil {

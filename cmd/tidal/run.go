@@ -59,7 +59,7 @@ func (a *app) root() *cli.App {
 		// run reports errors and chooses the exit code.
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError: func(c *cli.Context, err error, _ bool) error {
-			return usagef("%s: %w", c.Command.HelpName, err)
+			return flagError(c, err)
 		},
 		Commands: a.commands(),
 	}
@@ -92,7 +92,7 @@ func (a *app) commands() []*cli.Command {
 func prepare(c *cli.Command) {
 	c.HideHelpCommand = true
 	c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
-		return usagef("%s: %w", c.Command.HelpName, err)
+		return flagError(c, err)
 	}
 	for _, sub := range c.Subcommands {
 		prepare(sub)

@@ -13,6 +13,13 @@ const (
 	MaxTable = 64      // bytes of a table's name
 	MaxNode  = 32      // bytes of a node's id
 	MaxIdem  = 256     // bytes of an Idempotency-Key
+	MaxBatch = 8 << 20 // bytes of a batch, as it is sent
+
+	MaxChanges = 10_000 // in a batch
+
+	MaxRows     = 10_000  // of a page of a scan
+	DefaultRows = 1000    // of a page, unless its client says otherwise
+	PageBytes   = 1 << 20 // of keys and values that end a page
 
 	DefaultReplicas = 3
 	MaxReplicas     = 7

@@ -16,10 +16,15 @@ const (
 	OpHead
 	OpPut
 	OpDelete
+	OpBatch
+	OpScan
 )
 
-// Writes reports whether the operation changes a row.
-func (o Op) Writes() bool { return o == OpPut || o == OpDelete }
+// Ops returns all operations.
+func Ops() []Op { return []Op{OpGet, OpHead, OpPut, OpDelete, OpBatch, OpScan} }
+
+// Writes reports whether the operation changes rows.
+func (o Op) Writes() bool { return o == OpPut || o == OpDelete || o == OpBatch }
 
 // String returns the operation's name, as in metrics.
 func (o Op) String() string {
@@ -32,6 +37,10 @@ func (o Op) String() string {
 		return "put"
 	case OpDelete:
 		return "delete"
+	case OpBatch:
+		return "batch"
+	case OpScan:
+		return "scan"
 	}
 	return "op" + strconv.Itoa(int(o))
 }
@@ -105,6 +114,19 @@ func ParsePosition(s string) (Position, bool) {
 	return Position{Table: TableID(t), Index: i}, dash && err1 == nil && err2 == nil
 }
 
+// MarshalText writes the form of String.
+func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (p *Position) UnmarshalText(b []byte) error {
+	v, ok := ParsePosition(string(b))
+	if !ok {
+		return fmt.Errorf("position %q: want TABLE-INDEX in hex", clip(string(b)))
+	}
+	*p = v
+	return nil
+}
+
 // ETag returns the version as an HTTP entity tag: the position in quotes.
 func ETag(v Version) string { return `"` + v.String() + `"` }
 
@@ -153,6 +175,9 @@ type Request struct {
 	Value []byte
 	Local bool // ?consistency=local: read what this replica has
 
+	Changes []Change // of a batch
+	Range   Range    // of a scan
+
 	// Conditions of a write. The table decides them, so that they hold when the
 	// write is done and not just when it was asked for.
 	IfMatch     []Version // only if the row's version is one of these; empty: no condition
@@ -174,4 +199,6 @@ type Response struct {
 	Lag     uint64  // of a local read: entries that this replica is known to lack
 	Owner   string  // node that served it
 	Hops    uint8   // how often the request was forwarded
+	Rows    []Row   // of a scan
+	More    bool    // of a scan: the range has more rows after them
 }

@@ -8,7 +8,7 @@ import (
 
 // TestCrash kills all three nodes at once under load, twice, and starts them
 // again. What was acknowledged is there, once; what was refused is not; of what
-// nobody knows, all replicas say the same.
+// nobody knows, all replicas say the same. Batches are there whole, whoever looks.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	const rounds = 2
@@ -16,6 +16,7 @@ func TestCrash(t *testing.T) {
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
 	f := launch(t, c.targets(), fleetOptions{tables: tables, perTable: gracefulWriters, rate: gracefulPace})
+	b := launchBatcher(t, c.targets(), tables[0])
 	pause(2 * time.Second)
 	for range rounds {
 		for _, n := range c.nodes {
@@ -38,6 +39,7 @@ func TestCrash(t *testing.T) {
 		pause(2 * time.Second)
 	}
 	lasted := time.Since(f.began)
+	b.report(t, rounds*50)
 	f.stop()
 	writes := f.writes()
 	r := summarise(writes, lasted)

@@ -320,6 +320,12 @@ func (t *Tables) read(r *replica, req *api.Request) (*api.Response, error) {
 		applied := r.gauge.Applied.Load()
 		resp.Lag = max(known, applied) - applied
 	}
+	if req.Op == api.OpScan {
+		resp.Version.Table = r.info.ID
+		var err error
+		resp.Rows, resp.More, err = table.Page(t.o.DB, r.info.ID, req.Range)
+		return resp, err
+	}
 	row, found, err := table.Get(t.o.DB, r.info.ID, req.Key)
 	if err != nil {
 		return nil, err
@@ -346,6 +352,12 @@ func (t *Tables) write(ctx context.Context, r *replica, req *api.Request) (*api.
 	c := wire.Command{
 		Op: req.Op, ID: req.ID, Keyed: req.Keyed, Born: req.Born.Index,
 		IfMatch: req.IfMatch, IfAbsent: req.IfNoneMatch, IfExists: req.IfExists, Key: req.Key, Value: req.Value,
+	}
+	if req.Op == api.OpBatch {
+		c.Value = wire.AppendChanges(nil, req.Changes)
+		if len(c.Value) > api.MaxBatch {
+			return nil, &api.Error{Code: api.CodeTooLarge, Message: fmt.Sprintf("the batch is too large: the limit is %d bytes", api.MaxBatch)}
+		}
 	}
 	if t.o.NoIDs {
 		c.ID = api.RequestID{}

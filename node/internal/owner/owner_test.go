@@ -231,6 +231,49 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestBatch writes rows together, and again, and what no replica would take.
+func TestBatch(t *testing.T) {
+	c := newTrio(t, 0)
+	a := c.open("a")
+	do := func(r *api.Request) (*api.Response, error) { return a.tables.Execute(t.Context(), table, r) }
+	_, err := do(request(api.OpPut, "gone", "x"))
+	c.check(err)
+	batch := &api.Request{Op: api.OpBatch, ID: api.RequestID{7}, Changes: []api.Change{
+		{Key: "one", Value: []byte("1")}, {Key: "gone", Delete: true}, {Key: "large", Value: make([]byte, api.MaxValue)},
+	}}
+	done, err := do(batch)
+	c.check(err)
+	for key, size := range map[string]int{"one": 1, "large": api.MaxValue} {
+		if row, bad := do(request(api.OpGet, key, "")); bad != nil || row.Version != done.Version || row.Size != size {
+			t.Errorf("row %s: version %v, want %v, %d bytes, %v", key, row.Version, done.Version, row.Size, bad)
+		}
+	}
+	if row, bad := do(request(api.OpGet, "gone", "")); bad != nil || row.Found {
+		t.Errorf("a row that the batch deleted: %+v, %v", row, bad)
+	}
+	if again, bad := do(batch); bad != nil || again.Version != done.Version {
+		t.Errorf("sent again: %+v, %v", again, bad)
+	}
+	page, err := do(&api.Request{Op: api.OpScan, Range: api.Range{From: "m", Limit: 9}})
+	if err != nil || len(page.Rows) != 1 || page.More || page.Rows[0].Key != "one" || page.Rows[0].Version != done.Version {
+		t.Errorf("a scan: %+v, %v", page, err)
+	}
+	other := *batch
+	other.Changes = batch.Changes[:2]
+	_, err = do(&other)
+	c.code("an id of another batch", err, api.CodeIDReused)
+	full := &api.Request{Op: api.OpBatch, ID: api.RequestID{8}}
+	for range api.MaxBatch / api.MaxValue {
+		full.Changes = append(full.Changes, batch.Changes[2])
+	}
+	_, err = do(full)
+	c.code("a batch past its limit", err, api.CodeTooLarge)
+	full.Changes = full.Changes[1:]
+	full.Changes = append(full.Changes, api.Change{Key: "one", Value: make([]byte, api.MaxValue-4096)})
+	_, err = do(full)
+	c.check(err)
+}
+
 func TestNotTheOwner(t *testing.T) {
 	c := newTrio(t, 0)
 	a := c.open("a")
@@ -259,7 +302,12 @@ func TestLocalReads(t *testing.T) {
 	c.check(err)
 	local := request(api.OpGet, "k", "")
 	local.Local = true
+	scan := &api.Request{Op: api.OpScan, Local: true, Range: api.Range{Limit: 1}}
 	for id, n := range c.nodes {
+		c.await("a scan finds the row on "+id, func() bool {
+			r, e := n.tables.Execute(t.Context(), table, scan)
+			return e == nil && len(r.Rows) == 1 && string(r.Rows[0].Value) == "one" && r.Lag == 0
+		})
 		c.await("the row is on "+id, func() bool {
 			r, e := n.tables.Execute(t.Context(), table, local)
 			return e == nil && string(r.Value) == "one" && r.Lag == 0
@@ -289,9 +337,11 @@ func TestWithoutAQuorum(t *testing.T) {
 	defer cancel()
 	_, err := a.tables.Execute(short, table, request(api.OpPut, "k", "v"))
 	c.code("a write that ran out of time", err, api.CodeOutcomeUnknown)
-	_, err = a.tables.Execute(short, table, request(api.OpGet, "k", ""))
-	if code := api.CodeOf(err); code != api.CodeNoOwner && code != api.CodeStaleOwner {
-		t.Errorf("a read that ran out of time: %v", err)
+	for _, op := range []api.Op{api.OpGet, api.OpScan} {
+		_, err = a.tables.Execute(short, table, request(op, "k", ""))
+		if code := api.CodeOf(err); code != api.CodeNoOwner && code != api.CodeStaleOwner {
+			t.Errorf("a %s that ran out of time: %v", op, err)
+		}
 	}
 	// Given time, check-quorum deposes the owner.
 	_, err = a.tables.Execute(t.Context(), table, request(api.OpPut, "k", "w"))

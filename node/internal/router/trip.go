@@ -214,7 +214,7 @@ func (t *trip) wait(ctx context.Context, changed <-chan struct{}) error {
 
 // reserve counts the request as waiting until release.
 func (t *trip) reserve() bool {
-	n := int64(len(t.req.Key)+len(t.req.Value)) + overhead
+	n := int64(t.req.Size()) + overhead
 	if t.r.waiting.Add(n) > t.r.o.MaxWaiting {
 		t.r.waiting.Add(-n)
 		return false

@@ -166,15 +166,18 @@ func (x *exchange) query(known ...string) (url.Values, error) {
 
 // timeout returns the client's patience, 0 if it names none.
 func (x *exchange) timeout() (time.Duration, error) {
-	text := x.r.Header.Get(api.HeaderTimeout)
-	if text == "" {
+	given := x.r.Header[api.HeaderTimeout]
+	switch {
+	case len(given) == 0:
 		return 0, nil
+	case len(given) > 1:
+		return 0, badRequest("header %s is given %d times", api.HeaderTimeout, len(given))
 	}
-	d, err := time.ParseDuration(text)
+	d, err := time.ParseDuration(given[0])
 	if err != nil || d <= 0 {
 		return 0, &api.Error{
 			Code:    api.CodeBadRequest,
-			Message: fmt.Sprintf("header %s: %q is not a positive duration", api.HeaderTimeout, clip(text)),
+			Message: fmt.Sprintf("header %s: %q is not a positive duration", api.HeaderTimeout, clip(given[0])),
 			Hint:    "write it with its unit, as 1.5s or 250ms",
 		}
 	}

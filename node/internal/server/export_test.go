@@ -1,8 +1,16 @@
 package server
 
+import (
+	"maps"
+	"slices"
+)
+
 // Lines returns every method and path that the server has, as "GET /health".
-func (s *Server) Lines() []string {
-	routes := []*route{s.table, s.row, s.replicas, s.check, s.roll}
+func (s *Server) Lines() []string { return slices.Sorted(maps.Keys(s.Needs())) }
+
+// Needs returns what each of Lines needs of a client.
+func (s *Server) Needs() map[string]string {
+	routes := []*route{s.table, s.row, s.rows, s.replicas, s.check, s.roll}
 	for _, rt := range s.rollDo {
 		routes = append(routes, rt)
 	}
@@ -12,10 +20,17 @@ func (s *Server) Lines() []string {
 	for _, rt := range s.fixed {
 		routes = append(routes, rt)
 	}
-	var lines []string
+	lines := map[string]string{}
 	for _, rt := range routes {
 		for _, v := range rt.verbs {
-			lines = append(lines, v.method+" "+rt.path)
+			need := v.needs.role().String()
+			switch v.needs { //nolint:exhaustive // the others are roles
+			case needNothing:
+				need = "nothing"
+			case needCertificate:
+				need = "a certificate"
+			}
+			lines[v.method+" "+rt.path] = need
 		}
 	}
 	return lines

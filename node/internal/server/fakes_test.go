@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,6 +188,7 @@ func (b *below) ChangeRoll(_ context.Context, a api.RollAction, id uint64, c api
 
 // rig is a server with its fakes.
 type rig struct {
+	t *testing.T
 	*server.Server
 	*below
 	log bytes.Buffer
@@ -198,7 +200,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	g := &rig{below: &below{
+	g := &rig{t: t, below: &below{
 		resp:   api.Response{Found: true, Version: api.Version{Table: 2, Index: 18}, Owner: "b", Lag: 5},
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
@@ -270,7 +272,27 @@ func (g *rig) ask(method, target, body string, change ...func(*http.Request)) *h
 	}
 	w := httptest.NewRecorder()
 	g.Handler().ServeHTTP(w, r)
+	g.documented(w.Code)
 	return w
+}
+
+// documented holds that docs/openapi.json has the answer that was given last.
+func (g *rig) documented(status int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.mu.events) == 0 {
+		return
+	}
+	e := g.mu.events[len(g.mu.events)-1]
+	line := e.Method + " " + e.Route
+	need, known := g.Needs()[line]
+	if !known && e.Method == http.MethodHead {
+		line = http.MethodGet + " " + e.Route
+		need, known = g.Needs()[line]
+	}
+	if known && e.Route != "/internal/peer" && status != http.StatusMethodNotAllowed && !slices.Contains(statuses(line, need), status) {
+		g.t.Errorf("%s answered %d %s, which docs/openapi.json does not say", line, status, e.Code)
+	}
 }
 
 // problemOf reads a problem, and checks what all problems have in common.

@@ -41,11 +41,11 @@ func (s *Server) anyNode(x *exchange, path string) *route {
 		return s.anyRoll(x, path)
 	}
 	node, action, _ := strings.Cut(rest, "/")
-	rt := s.nodes[action]
-	if rt != nil {
-		x.node = node
+	if node == "" {
+		return nil // it would mean the node that is asked
 	}
-	return rt
+	x.node = node
+	return s.nodes[action]
 }
 
 // listNodes answers GET /v1/nodes.

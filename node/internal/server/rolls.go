@@ -116,6 +116,9 @@ func (x *exchange) changeRoll(a api.RollAction, status int) error {
 		if id, err = x.rollID(); err != nil {
 			return err
 		}
+		if id == 0 {
+			return badRequest("a roll is changed by its number, which GET /v1/rolls/last shows: another may be the last one by now")
+		}
 	}
 	body, err := x.body(maxRollBody, "the change of the roll")
 	if err != nil {

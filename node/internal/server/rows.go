@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -25,11 +26,7 @@ func (x *exchange) readRow(op api.Op) error {
 	}
 	h := x.w.Header()
 	x.position(req, resp)
-	if req.Local {
-		h[api.HeaderLag] = []string{strconv.FormatUint(resp.Lag, 10)}
-	} else {
-		h[api.HeaderOwner] = []string{resp.Owner}
-	}
+	x.answeredBy(req, resp)
 	if !resp.Found {
 		return &api.Error{Code: api.CodeRowNotFound, Message: "there is no row with this key in the table " + req.Table}
 	}
@@ -112,26 +109,29 @@ func (x *exchange) rowRequest(op api.Op, params ...string) (*api.Request, error)
 		return nil, err
 	}
 	req := &api.Request{Op: op, Table: table, Key: key, Principal: x.who}
+	if op.Writes() {
+		req.Deadline, err = x.deadline()
+		return req, err
+	}
+	return req, x.reads(req, q)
+}
+
+// reads takes what all reads have: consistency and patience.
+func (x *exchange) reads(req *api.Request, q url.Values) (err error) {
 	if q.Has("consistency") {
 		switch c := q.Get("consistency"); c {
 		case "local":
 			req.Local = true
 		case "linearizable":
 		default:
-			return nil, badRequest("query parameter consistency: %q is neither local nor linearizable", clip(c))
+			return badRequest("query parameter consistency: %q is neither local nor linearizable", clip(c))
 		}
 	}
-	patience, err := x.timeout()
-	if err != nil {
-		return nil, err
+	if len(x.r.Header["If-Match"]) > 0 {
+		return badRequest("header If-Match is for PUT and DELETE: a read takes If-None-Match")
 	}
-	if patience > 0 {
-		req.Deadline = x.start.Add(patience)
-	}
-	if !op.Writes() && len(x.r.Header["If-Match"]) > 0 {
-		return nil, badRequest("header If-Match is for PUT and DELETE: a read takes If-None-Match")
-	}
-	return req, nil
+	req.Deadline, err = x.deadline()
+	return err
 }
 
 // position tells a position of the table that is committed for certain.

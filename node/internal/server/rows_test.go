@@ -315,7 +315,7 @@ func TestBadRows(t *testing.T) {
 		{"GET", rowK, "", "Tidal-Timeout: -1s", api.CodeBadRequest, "positive"},
 		{"PUT", rowK, strings.Repeat("v", api.MaxValue+1), "", api.CodeTooLarge, "the limit is 1048576 bytes"},
 		{"POST", rowK, "v", "", api.CodeMethodNotAllowed, "GET, HEAD, PUT, DELETE"},
-		{"GET", "/v1/tables/t/rows", "", "", api.CodeNotFound, ""},
+		{"GET", "/v1/tables/t/rowz", "", "", api.CodeNotFound, ""},
 		{"GET", "/v1/tables/t/row/k", "", "", api.CodeNotFound, ""},
 	}
 	for _, tt := range tests {

@@ -97,6 +97,7 @@ type Server struct {
 	o          Options
 	fixed      map[string]*route
 	table, row *route
+	rows       *route            // many
 	nodes      map[string]*route // orders to any node, by action
 	conns      conns
 	bodies     bodies
@@ -121,7 +122,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{o: o, nodeHeader: []string{o.Node}, since: time.Now(), leaving: make(chan struct{})}
 	s.fixed = fixedRoutes(o)
-	s.table, s.row = tableRoute(), rowRoute()
+	s.table, s.row, s.rows = tableRoute(), rowRoute(), rowsRoute()
 	s.nodes = nodeRoutes("/v1/nodes/{node}/")
 	s.nodes["replace"] = replaceRoute()
 	s.replicas = replicasRoute()
@@ -222,7 +223,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(err)
 		return
 	}
-	if err := v.do(x); err != nil {
+	_, err := x.timeout() // also where nothing waits: a header that is wrong is nowhere ignored
+	if err == nil {
+		err = v.do(x)
+	}
+	if err != nil {
 		x.fail(err)
 	}
 }
@@ -245,6 +250,9 @@ func (s *Server) find(x *exchange) *route {
 	x.rawTable = table
 	if !more {
 		return s.table
+	}
+	if rest == "rows" {
+		return s.rows
 	}
 	if rest == "replicas" {
 		return s.replicas

@@ -133,6 +133,8 @@ func TestRoles(t *testing.T) {
 		"GET /v1/tables/t/rows/k":    {"": none, "node": no, "reader": "200", "writer": "200", "admin": "200"},
 		"HEAD /v1/tables/t/rows/k":   {"": none, "node": no, "reader": "200"},
 		"PUT /v1/tables/t/rows/k":    {"": none, "node": no, "reader": no, "writer": "204", "admin": "204"},
+		"GET /v1/tables/t/rows":      {"": none, "node": no, "reader": "200", "admin": "200"},
+		"POST /v1/tables/t/rows":     {"": none, "node": no, "reader": no, "writer": "400", "admin": "400"},
 		"DELETE /v1/tables/t/rows/k": {"": none, "node": no, "reader": no, "writer": "204", "admin": "204"},
 	}
 	for line, certs := range tests {

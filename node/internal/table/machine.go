@@ -18,6 +18,9 @@ const (
 	SubClock = store.SubState + 2 // one record: the clock, and what was forgotten
 )
 
+// manyPending is how many rows a batch of entries rarely writes.
+const manyPending = 1024
+
 // stateFormat is the first byte of the clock's record.
 const stateFormat = 1
 
@@ -85,6 +88,8 @@ const (
 	HashNotCompared        // another request under an id gets the answer of the first
 	ForgottenEarly         // answers are kept for a hundredth of their time
 	AnswerNotKept          // of a condition that did not hold
+	BatchInParts           // a batch reaches the database in two parts
+	BatchUnseen            // a condition does not see what a batch before it did
 )
 
 // Break gives the machine a defect.
@@ -155,6 +160,9 @@ func (m *Machine) Flush(b *store.Batch) {
 
 // Committed says that every batch given to Apply so far is in the database.
 func (m *Machine) Committed() {
+	if len(m.pending) > manyPending {
+		m.pending = map[string]uint64{} // an emptied one would keep its size, and be emptied at that cost each time
+	}
 	clear(m.pending)
 	clear(m.fresh)
 }
@@ -232,14 +240,47 @@ func (m *Machine) execute(b *store.Batch, index uint64, c *wire.Command) (outcom
 			return outcomeFailed, now, nil
 		}
 	}
-	if c.Op == api.OpPut {
-		b.Set(rowKey(m.id, c.Key), appendRow(index, c.Value))
+	switch c.Op {
+	case api.OpBatch:
+		if err := m.batch(b, index, c.Value); err != nil {
+			return 0, 0, err
+		}
+	case api.OpPut:
+		b.Set(rowKey(m.id, c.Key), appendRow(nil, index, c.Value))
 		m.pending[c.Key] = index
-	} else {
+	default:
 		b.Delete(rowKey(m.id, c.Key))
 		m.pending[c.Key] = 0
 	}
 	return outcomeDone, index, nil
+}
+
+// batch makes the changes of a batch, in their order.
+func (m *Machine) batch(b *store.Batch, index uint64, changes []byte) error {
+	key := store.GroupKey(uint64(m.id), SubRow)
+	prefix := len(key)
+	var row []byte
+	each := wire.ReadChanges(changes)
+	for each.Next() {
+		key = append(key[:prefix], each.Key...)
+		version := index
+		if each.Delete {
+			version = 0
+			b.Delete(key)
+		} else {
+			row = appendRow(row[:0], index, each.Value)
+			b.Set(key, row)
+		}
+		if m.defect != BatchUnseen {
+			m.pending[string(each.Key)] = version
+		}
+		if m.defect == BatchInParts && each.Len() == 1 {
+			if err := b.Cut(); err != nil {
+				return err
+			}
+		}
+	}
+	return each.Err()
 }
 
 // holds reports whether the conditions of c hold for a row of that version, 0 for

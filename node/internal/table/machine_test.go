@@ -106,7 +106,7 @@ func encode(c wire.Command) []byte {
 
 // TestMachine runs the scripts in testdata. An entry is a line:
 //
-//	put KEY VALUE | delete KEY | tick | empty
+//	put KEY VALUE | delete KEY | batch KEY=VALUE,-KEY,… | tick | empty
 //	[id=NAME] [keyed] [born=N] [if-match=N,TABLE:N] [if-absent] [if-exists] [after=DURATION]
 func TestMachine(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -122,6 +122,7 @@ func TestDefects(t *testing.T) {
 	for name, defect := range map[string]table.Defect{
 		"born not compared": table.BornNotCompared, "hash not compared": table.HashNotCompared,
 		"forgotten early": table.ForgottenEarly, "answer of a failed condition not kept": table.AnswerNotKept,
+		"batch unseen": table.BatchUnseen,
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := 0
@@ -184,6 +185,9 @@ func parse(t *testing.T, line string) entry {
 	case "delete":
 		c.Op, c.Key = api.OpDelete, words[1]
 		words = words[2:]
+	case "batch":
+		c.Op, c.Value = api.OpBatch, wire.AppendChanges(nil, changes(words[1]))
+		words = words[2:]
 	case "empty":
 		return e
 	case "tick":
@@ -218,6 +222,15 @@ func parse(t *testing.T, line string) entry {
 		e.data = encode(c)
 	}
 	return e
+}
+
+// changes reads a list of changes: KEY=VALUE, or -KEY.
+func changes(text string) (list []api.Change) {
+	for word := range strings.SplitSeq(text, ",") {
+		key, value, put := strings.Cut(strings.TrimPrefix(word, "-"), "=")
+		list = append(list, api.Change{Key: key, Value: []byte(value), Delete: !put})
+	}
+	return list
 }
 
 // tags reads a list of versions: N of this table, or TABLE:N.
@@ -284,7 +297,12 @@ func randomEntry(rnd *rand.Rand, index uint64) entry {
 	if rnd.IntN(3) == 0 {
 		c.Op, c.Value = api.OpDelete, nil
 	}
-	switch rnd.IntN(6) {
+	switch rnd.IntN(7) {
+	case 6:
+		c.Op, c.Key = api.OpBatch, ""
+		c.Value = wire.AppendChanges(nil, []api.Change{
+			{Key: "k" + strconv.Itoa(rnd.IntN(5)), Value: []byte("b")}, {Key: "k" + strconv.Itoa(rnd.IntN(5)), Delete: true},
+		})
 	case 0:
 		c.IfAbsent = true
 	case 1:

@@ -27,16 +27,22 @@ func Get(db Reader, table api.TableID, key string) (Row, bool, error) {
 	if err != nil || !found {
 		return Row{}, false, err
 	}
-	r := wire.NewReader(v)
-	if f := r.Byte("format"); r.Err() == nil && f != rowFormat {
-		return Row{}, false, fmt.Errorf("table %s: row %q: format %d: %w", table, key, f, wire.ErrNewer)
-	}
-	row := Row{Version: r.Uvarint("version")}
-	if err := r.Err(); err != nil {
+	row, err := decodeRow(v)
+	if err != nil {
 		return Row{}, false, fmt.Errorf("table %s: row %q: %w", table, key, err)
 	}
-	row.Value = r.Rest()
 	return row, true, nil
+}
+
+// decodeRow reads the stored form of a row, which the value aliases.
+func decodeRow(v []byte) (Row, error) {
+	r := wire.NewReader(v)
+	if f := r.Byte("format"); r.Err() == nil && f != rowFormat {
+		return Row{}, fmt.Errorf("format %d: %w", f, wire.ErrNewer)
+	}
+	row := Row{Version: r.Uvarint("version")}
+	row.Value = r.Rest()
+	return row, r.Err()
 }
 
 // Count returns how many rows a table has. It reads them all.
@@ -92,8 +98,12 @@ func rowKey(table api.TableID, key string) []byte {
 	return append(store.GroupKey(uint64(table), SubRow), key...)
 }
 
-func appendRow(version uint64, value []byte) []byte {
-	v := append(make([]byte, 0, 11+len(value)), rowFormat)
+// appendRow appends the stored form of a row to v, which is empty.
+func appendRow(v []byte, version uint64, value []byte) []byte {
+	if n := 11 + len(value); cap(v) < n {
+		v = make([]byte, 0, n)
+	}
+	v = append(v, rowFormat)
 	v = wire.AppendUvarint(v, version)
 	return append(v, value...)
 }

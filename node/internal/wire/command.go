@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidal/node/api"
 )
@@ -34,7 +35,7 @@ type Command struct {
 	IfAbsent bool          // the row must not exist
 	IfExists bool          // the row must exist
 	Key      string
-	Value    []byte // of a put
+	Value    []byte // of a put; of a batch what AppendChanges wrote, and no Key
 }
 
 // RequestHash returns what Hash must be for a command of that table: the first
@@ -72,6 +73,7 @@ func (c *Command) flags() byte {
 
 // AppendCommand appends the stored form of c to dst.
 func AppendCommand(dst []byte, c *Command) []byte {
+	dst = slices.Grow(dst, 64+len(c.Key)+len(c.Value))
 	dst = append(dst, recordVersion, byte(c.Op), c.flags())
 	dst = append(dst, c.ID[:]...)
 	dst = append(dst, c.Hash[:]...)
@@ -99,6 +101,8 @@ func DecodeCommand(b []byte) (Command, error) {
 		return Command{}, fmt.Errorf("command: op %d: %w", c.Op, ErrNewer)
 	case flags&^byte(flagsKnown) != 0:
 		return Command{}, fmt.Errorf("command: flags %#x: %w, which knows %#x", flags, ErrNewer, flagsKnown)
+	case c.Op == api.OpBatch && flags&^flagKeyed != 0:
+		return Command{}, fmt.Errorf("command: a batch with a condition: %w", ErrNewer)
 	}
 	c.Keyed = flags&flagKeyed != 0
 	c.IfAbsent = flags&flagIfAbsent != 0
@@ -110,7 +114,11 @@ func DecodeCommand(b []byte) (Command, error) {
 		c.IfMatch = r.tags("if-match")
 	}
 	c.Key = r.String("key", api.MaxKey)
-	c.Value = r.Bytes("value", api.MaxValue)
+	limit := api.MaxValue
+	if c.Op == api.OpBatch {
+		limit = api.MaxBatch
+	}
+	c.Value = r.Bytes("value", limit)
 	if err := r.Done(); err != nil {
 		return Command{}, fmt.Errorf("command: %w", err)
 	}

@@ -16,6 +16,7 @@ func commands() []wire.Command {
 		{Op: api.OpPut, ID: api.RequestID{1, 2, 3}, Hash: [16]byte{9}, Key: "k", Value: []byte("v")},
 		{Op: api.OpPut, ID: api.RequestID{0xff}, Keyed: true, Born: 1 << 40, Key: strings.Repeat("k", api.MaxKey)},
 		{Op: api.OpDelete, Key: "gone", IfMatch: []api.Version{{Table: 2, Index: 77}, {Table: 1 << 50, Index: 1}}},
+		{Op: api.OpBatch, ID: api.RequestID{7}, Value: wire.AppendChanges(nil, someChanges())},
 		{Op: api.OpPut, Key: "new", IfAbsent: true, IfExists: true, IfMatch: make([]api.Version, api.MaxTags), Value: bytes.Repeat([]byte{0}, 300)},
 	}
 }
@@ -64,6 +65,7 @@ func TestDecodeCommandRefuses(t *testing.T) {
 		{"long key", wire.AppendCommand(nil, &wire.Command{Op: api.OpPut, Key: strings.Repeat("k", api.MaxKey+1)}), wire.ErrMalformed, "key"},
 		{"no entity tag", conditional(0, nil), wire.ErrMalformed, "if-match"},
 		{"too many entity tags", conditional(api.MaxTags+1, make([]byte, 2*(api.MaxTags+1))), wire.ErrMalformed, "17 entity tags"},
+		{"batch with a condition", wire.AppendCommand(nil, &wire.Command{Op: api.OpBatch, IfExists: true}), wire.ErrNewer, "a batch with a condition"},
 		{"huge value", append(bytes.Clone(good[:len(good)-2]), 0xff, 0xff, 0xff, 0xff, 0x0f), wire.ErrMalformed, "value"},
 	} {
 		_, err := wire.DecodeCommand(c.in)

@@ -57,11 +57,22 @@ func someRequest() *api.Request {
 		IfMatch:     []api.Version{{Table: 2, Index: 70}, {Table: 1, Index: 1 << 40}},
 		IfExists:    true,
 		IfNoneMatch: true,
+
+		Changes: someChanges(),
+		Range:   api.Range{From: "k/1\x00", To: "k/2", Limit: 7},
 	}
 }
 
+func someChanges() []api.Change {
+	return []api.Change{{Key: "k/1", Value: []byte("v")}, {Key: "k/2", Delete: true}, {Key: "k/3", Value: []byte("w")}}
+}
+
 func someResponse() *api.Response {
-	return &api.Response{Found: true, Version: api.Version{Table: 2, Index: 78}, Value: []byte("v"), Size: 1, Lag: 3, Owner: "b", Hops: 1}
+	return &api.Response{
+		Found: true, Version: api.Version{Table: 2, Index: 78}, Value: []byte("v"), Size: 1, Lag: 3, Owner: "b", Hops: 1,
+		Rows: []api.Row{{Key: "k", Value: []byte("v"), Version: api.Version{Table: 2, Index: 300}}, {Key: "l", Version: api.Version{Table: 2, Index: 1}}},
+		More: true,
+	}
 }
 
 func someError() *api.Error {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,7 @@ func AppendRequest(dst []byte, q *api.Request, now time.Time) []byte {
 	if q.IfExists {
 		flags |= requestIfExists
 	}
+	dst = slices.Grow(dst, 96+len(q.Table)+len(q.Key)+len(q.Value)+len(q.Range.From)+len(q.Range.To))
 	dst = append(dst, requestFormat)
 	dst = AppendUvarint(dst, flags)
 	dst = append(dst, q.ID[:]...)
@@ -64,11 +66,15 @@ func AppendRequest(dst []byte, q *api.Request, now time.Time) []byte {
 	}
 	dst = AppendString(dst, q.Table)
 	dst = AppendString(dst, q.Key)
-	return AppendBytes(dst, q.Value)
+	dst = AppendBytes(dst, q.Value)
+	dst = AppendChanges(dst, q.Changes)
+	dst = AppendString(dst, q.Range.From)
+	dst = AppendString(dst, q.Range.To)
+	return AppendUvarint(dst, uint64(q.Range.Limit))
 }
 
-// DecodeRequest reads what AppendRequest wrote, at the time now; the value
-// aliases b.
+// DecodeRequest reads what AppendRequest wrote, at the time now; the values
+// alias b.
 func DecodeRequest(b []byte, now time.Time) (*api.Request, error) {
 	r := NewReader(b)
 	r.format("request format", requestFormat)
@@ -97,6 +103,13 @@ func DecodeRequest(b []byte, now time.Time) (*api.Request, error) {
 	q.Table = r.String("table", api.MaxTable)
 	q.Key = r.String("key", api.MaxKey)
 	q.Value = r.Bytes("value", api.MaxValue)
+	q.Changes = r.changeList()
+	q.Range.From = r.String("range from", api.MaxKey+1)
+	q.Range.To = r.String("range to", api.MaxKey+1)
+	q.Range.Limit = r.limit("limit")
+	if q.Op == api.OpBatch && flags&(requestIfMatch|requestIfNoneMatch|requestIfExists) != 0 {
+		r.Fail("flags", "a batch with a condition")
+	}
 	if err := r.Done(); err != nil {
 		return nil, err
 	}
@@ -105,14 +118,24 @@ func DecodeRequest(b []byte, now time.Time) (*api.Request, error) {
 
 // AppendResponse appends p.
 func AppendResponse(dst []byte, p *api.Response) []byte {
-	dst = append(dst, responseFormat)
+	n := 48 + len(p.Value)
+	for i := range p.Rows {
+		n += rowBytes + len(p.Rows[i].Key) + len(p.Rows[i].Value)
+	}
+	dst = append(slices.Grow(dst, n), responseFormat)
 	dst = AppendBool(dst, p.Found)
 	dst = append(dst, p.Hops)
 	dst = appendPosition(dst, p.Version)
 	dst = AppendUvarint(dst, uint64(p.Size))
 	dst = AppendUvarint(dst, p.Lag)
 	dst = AppendString(dst, p.Owner)
-	return AppendBytes(dst, p.Value)
+	dst = AppendBytes(dst, p.Value)
+	dst = AppendUvarint(dst, uint64(len(p.Rows)))
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		dst = AppendBytes(AppendString(appendPosition(dst, row.Version), row.Key), row.Value)
+	}
+	return AppendBool(dst, p.More)
 }
 
 // DecodeResponse reads what AppendResponse wrote; the value aliases b.
@@ -127,6 +150,8 @@ func DecodeResponse(b []byte) (*api.Response, error) {
 		Lag:     r.Uvarint("lag"),
 		Owner:   r.String("owner", api.MaxNode),
 		Value:   r.Bytes("value", api.MaxValue),
+		Rows:    r.rows(),
+		More:    r.Bool("more"),
 	}
 	if err := r.Done(); err != nil {
 		return nil, err
@@ -201,6 +226,39 @@ func (r *Reader) tags(field string) []api.Version {
 		tags[i] = r.position(field)
 	}
 	return tags
+}
+
+// minRow is the least that a row takes in a response, rowBytes what it takes there
+// beside its key and value, or nearly.
+const (
+	minRow   = 4
+	rowBytes = 16
+)
+
+// rows reads the rows of a scan; their values alias the input.
+func (r *Reader) rows() []api.Row {
+	n := r.Count("rows", minRow)
+	if n > api.MaxRows {
+		r.Fail("rows", fmt.Sprintf("%d of them, the limit is %d", n, api.MaxRows))
+	}
+	if n == 0 || r.Err() != nil {
+		return nil
+	}
+	rows := make([]api.Row, n)
+	for i := range rows {
+		rows[i] = api.Row{Version: r.position("version"), Key: r.String("key", api.MaxKey), Value: r.Bytes("value", api.MaxValue)}
+	}
+	return rows
+}
+
+// limit reads how many rows a scan may give at most.
+func (r *Reader) limit(field string) int {
+	n := r.Uvarint(field)
+	if n > api.MaxRows {
+		r.Fail(field, fmt.Sprintf("%d rows, the limit is %d", n, api.MaxRows))
+		return 0
+	}
+	return int(n)
 }
 
 // size reads the size of a row's value.
