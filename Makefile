@@ -36,6 +36,8 @@ help:
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make rotate N=5        rotate the authority, killing the command and a node in every phase, N times'
 	@echo 'make interop           etcd and nats-server on certificates of tidal certs gen; builds both'
+	@echo 'make pages             the commands of README.md and docs/first-five-minutes.md, as printed'
+	@echo 'make fuzz T=10m        each fuzz target for so long; F=NAME one of them'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make clean             remove what the targets above made'
 
@@ -77,6 +79,13 @@ lint:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: pages fuzz
+pages:
+	TIDAL_PAGES=1 $(GO) test -count 1 -timeout 5m -run '^TestPages$$' -v ./cmd/tidal
+
+fuzz:
+	@.ci/fuzz $(GO) $(or $(T),1m) $(F)
 
 sim:
 	TIDAL_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v ./node/internal/sim

@@ -30,17 +30,13 @@ type Stopped struct {
 }
 
 // OpenStopped opens a data directory to be read. Its error wraps ErrLocked if a
-// node runs on it, and ErrSetup if it cannot be read.
+// node runs on it.
 func OpenStopped(dir string) (*Stopped, error) {
 	s := &Stopped{}
-	err := s.open(dir)
-	if err == nil {
-		return s, nil
+	if err := s.open(dir); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	if !errors.Is(err, ErrLocked) {
-		err = fmt.Errorf("%w: %w", ErrSetup, err)
-	}
-	return nil, errors.Join(err, s.Close())
+	return s, nil
 }
 
 func (s *Stopped) open(dir string) error {

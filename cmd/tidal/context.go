@@ -161,18 +161,13 @@ func parseContexts(text []byte) (contexts, error) {
 	var file contexts
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&file)
-	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		line, column := unknown.Errors[0].Position()
-		return file, fmt.Errorf("%d:%d: unknown key %s", line, column, strings.Join(unknown.Errors[0].Key(), "."))
+	if err != nil {
+		return file, contextsError(err)
 	}
-	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
-		line, column := at.Position()
-		return file, fmt.Errorf("%d:%d: %s", line, column, strings.TrimPrefix(at.Error(), "toml: "))
-	}
-	if err == nil && file.Version != contextsVersion {
+	if file.Version != contextsVersion {
 		return file, fmt.Errorf("1:1: version is %d: this program knows %d", file.Version, contextsVersion)
 	}
-	return file, err
+	return file, nil
 }
 
 // files returns where the target's certificates are.

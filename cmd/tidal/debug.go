@@ -61,7 +61,7 @@ func (a *app) inspect(c *cli.Context, f func(s *node.Stopped, format string) err
 	case errors.Is(err, node.ErrLocked):
 		return withHint(withCode(exitLocked, err), "stop the node first; of one that runs, `tidal status` and /cluster/status/local tell")
 	case err != nil:
-		return withCode(exitConfig, err)
+		return withHint(withCode(exitConfig, err), "--data is what node.data of the node's configuration says")
 	}
 	return errors.Join(withCode(exitConfig, f(s, format)), s.Close())
 }

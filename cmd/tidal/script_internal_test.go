@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestScript(t *testing.T) {
 			"exits":  exits,
 			"occupy": occupy,
 			"await":  await,
+			"bytes":  writeBytes,
 		},
 	})
 }
@@ -53,6 +55,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// writeBytes makes a file of any bytes, written as in a Go string: bytes FILE TEXT.
+func writeBytes(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1], `"`, `\"`) + `"`)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 // occupy listens on the port of the first node in a dev.json: occupy FILE.
