@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/node/config"
 	"tidal/pki"
 )
 
 // secure gives the nodes certificates, and the test the admin's.
-func (c *trio) secure() {
+func (c *trio) secure() { c.secureBy(pki.Plan{Cluster: "test"}) }
+
+func (c *trio) secureBy(p pki.Plan) {
 	c.t.Helper()
 	c.certs = filepath.Join(c.dir, "certs")
-	p := pki.Plan{Cluster: "test"}
 	for id := range c.ports {
 		p.Nodes = append(p.Nodes, pki.Node{ID: id})
 	}
@@ -119,6 +121,26 @@ func TestNewCertificatesWithoutARestart(t *testing.T) {
 		})
 		if before["spiffe://test/node/"+id] == after["spiffe://test/node/"+id] {
 			t.Errorf("node %s has its old certificate", id)
+		}
+	}
+}
+
+// TestSharedCertificate has two nodes share one certificate, each as itself.
+func TestSharedCertificate(t *testing.T) {
+	c := newTrio(t, "a", "b")
+	c.secureBy(pki.Plan{Cluster: "test", SharedLeaf: true})
+	shared := pki.NodeFiles(c.certs, pki.Shared)
+	for id := range c.ports {
+		c.startWith(id, func(f *config.Config) { f.TLS.Cert, f.TLS.Key = shared.Cert, shared.Key })
+	}
+	for id := range c.ports {
+		c.ready(id)
+	}
+	c.tableOfOne("b")
+	c.put("a", "k") // forwarded
+	for id := range c.ports {
+		if x := c.local(id).Certificates; x.Identity != "spiffe://test/node/*" {
+			t.Errorf("node %s is %+v", id, x)
 		}
 	}
 }

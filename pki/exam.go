@@ -133,7 +133,7 @@ func (x *Exam) judgeServer(certs []*x509.Certificate, roots *x509.CertPool, clus
 		x.fail("identity", SideServer, "serve with the certificate of a node", "its certificate is %s, a client's", id)
 	case cluster != "" && id.Cluster != cluster:
 		x.fail("identity", SideServer, "is this the right address?", "it is %s, of cluster %s, and this side's certificate is of cluster %s", id, id.Cluster, cluster)
-	case node != "" && id.Node != node:
+	case node != "" && !id.speaksFor(node):
 		x.fail("identity", SideServer, "is this the right address?", "it is node %s, and node %s is wanted", id.Node, node)
 	default:
 		x.pass("identity", "%s", id)

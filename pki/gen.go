@@ -21,6 +21,10 @@ type Plan struct {
 	Clients   []Client // besides the admin, which is always made
 	Overwrite bool     // make new keys and certificates for these nodes and clients; the authority stays
 
+	// SharedLeaf has one certificate made for all nodes, with the names of all, instead
+	// of one for each: whoever has its key can be each of them.
+	SharedLeaf bool
+
 	// Life is how long the nodes' and clients' certificates live; 0: 397 days.
 	Life time.Duration
 }
@@ -105,12 +109,7 @@ type leaf struct {
 
 func (l leaf) isNode() bool { return l.id.Node != "" }
 
-func (l leaf) name() string {
-	if l.isNode() {
-		return l.id.Node
-	}
-	return l.id.Name
-}
+func (l leaf) name() string { return ownedBy(l.id).name }
 
 func (l leaf) kind() string {
 	if l.isNode() {
@@ -121,12 +120,15 @@ func (l leaf) kind() string {
 
 func (l leaf) String() string { return l.kind() + " " + l.name() }
 
-func (l leaf) folder() string { return l.kind() + "s/" + l.name() }
+func (l leaf) folder() string { return ownedBy(l.id).folder() }
 
 // commonName is for people only. A client's holds characters that no host name
 // has: OpenSSL takes a dotted common name for one where there is no other.
 func (l leaf) commonName() string {
-	if l.isNode() {
+	switch {
+	case l.id.Node == AnyNode:
+		return "every node of " + l.id.Cluster
+	case l.isNode():
 		return l.id.Node
 	}
 	return clip(fmt.Sprintf("%s (%s)", l.id.Name[:min(len(l.id.Name), 50)], l.id.Role))
@@ -171,7 +173,31 @@ func (p Plan) leaves(always ...Client) ([]leaf, error) {
 			return nil, usage("name each once", "%s is named twice", l)
 		}
 	}
+	if p.SharedLeaf {
+		return share(p.Cluster, out), nil
+	}
 	return out, nil
+}
+
+// share returns the leaves with one for all nodes in the place of theirs: it has the
+// names of all.
+func share(cluster string, leaves []leaf) []leaf {
+	all := leaf{id: Identity{Cluster: cluster, Node: AnyNode}}
+	out := []leaf{all}
+	for _, l := range leaves {
+		if !l.isNode() {
+			out = append(out, l)
+			continue
+		}
+		all.life, all.within = l.life, append(all.within, l.within...)
+		for _, n := range l.names {
+			if !slices.ContainsFunc(all.names, n.same) {
+				all.names = append(all.names, n)
+			}
+		}
+	}
+	out[0] = all
+	return out
 }
 
 func wrapUsage(what string, err error) error {

@@ -13,10 +13,14 @@ import (
 // with a role in it.
 type Identity struct {
 	Cluster string
-	Node    string // the node's id; "" for a client
+	Node    string // the node's id, or AnyNode; "" for a client
 	Role    string // admin, writer or reader; "" for a node
 	Name    string // the client's name; "" for a node
 }
+
+// AnyNode is the Node of a certificate that all nodes of a cluster share: it speaks
+// for each of them.
+const AnyNode = "*"
 
 // The limits of the words in an identity, in bytes.
 const (
@@ -61,7 +65,11 @@ func (i Identity) check() error {
 	if err := CheckCluster(i.Cluster); err != nil {
 		return err
 	}
-	if i.Node != "" {
+	switch i.Node {
+	case "":
+	case AnyNode:
+		return nil
+	default:
 		return checkNode(i.Node)
 	}
 	return checkClient(i.Name, i.Role)
@@ -76,7 +84,13 @@ func (i Identity) String() string {
 }
 
 func (i Identity) uri() *url.URL {
-	return &url.URL{Scheme: "spiffe", Host: i.Cluster, Path: strings.TrimPrefix(i.String(), "spiffe://"+i.Cluster)}
+	path := strings.TrimPrefix(i.String(), "spiffe://"+i.Cluster)
+	return &url.URL{Scheme: "spiffe", Host: i.Cluster, Path: path, RawPath: path} // raw: the * of AnyNode stays as it is
+}
+
+// speaksFor reports whether it may be shown for a node of its cluster.
+func (i Identity) speaksFor(node string) bool {
+	return i.Node == node || i.Node == AnyNode && node != ""
 }
 
 // ParseIdentity reads the form of Identity.String and no other: no port, query,
@@ -135,8 +149,8 @@ func peer(cs *tls.ConnectionState, cluster string) (Identity, error) {
 	return id, nil
 }
 
-// PeerNode returns the node that the other side's verified certificate names.
-// It fails with ErrNoCertificate if there is none, and with a text for the log
+// PeerNode returns the node that the other side's verified certificate names, or
+// AnyNode. It fails with ErrNoCertificate if there is none, and with a text for the log
 // if the certificate is a client's, of another cluster, or names no identity.
 func PeerNode(cs *tls.ConnectionState, cluster string) (string, error) {
 	id, err := peer(cs, cluster)

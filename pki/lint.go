@@ -145,6 +145,9 @@ func (f *findings) lintLeaf(c *x509.Certificate) {
 	if serves && !client {
 		f.fail("nodes need serverAuth and clientAuth", "it may serve and not dial: between nodes it works in one direction only")
 	}
+	if id.Node == AnyNode {
+		f.warn("tidal certs gen without --shared-leaf makes one for each node", "it speaks for every node of cluster %s: who has its key can be each of them", id.Cluster)
+	}
 	if id.Role != "" && server {
 		f.warn("make it without serverAuth", "a client's certificate that may also serve")
 	}

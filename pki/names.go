@@ -23,6 +23,8 @@ func (n Name) String() string {
 	return n.IP.String()
 }
 
+func (n Name) same(o Name) bool { return o.DNS == n.DNS && o.IP == n.IP }
+
 // ParseName reads a host name, a wildcard name or an IP address. What a peer
 // could never match (a port, a zone, a network, a wildcard that is not the whole
 // first label) is an error of KindUsage with a hint; a prefix DNS: or IP: and the
@@ -160,7 +162,7 @@ func parseNames(in []string) ([]Name, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(out, func(o Name) bool { return o.DNS == n.DNS && o.IP == n.IP }) {
+		if !slices.ContainsFunc(out, n.same) {
 			out = append(out, n)
 		}
 	}

@@ -119,7 +119,7 @@ func TestExpand(t *testing.T) {
 }
 
 func TestParseIdentity(t *testing.T) {
-	for _, s := range []string{"spiffe://prod/node/a", "spiffe://prod-1/role/admin/ops.team", "spiffe://p/role/reader/x"} {
+	for _, s := range []string{"spiffe://prod/node/a", "spiffe://prod/node/*", "spiffe://prod-1/role/admin/ops.team", "spiffe://p/role/reader/x"} {
 		id, err := pki.ParseIdentity(s)
 		if err != nil || id.String() != s {
 			t.Errorf("ParseIdentity(%q) = %q, %v", s, id, err)
@@ -127,7 +127,7 @@ func TestParseIdentity(t *testing.T) {
 	}
 	for _, s := range []string{
 		"", "spiffe://prod", "spiffe://prod/node", "spiffe://prod/node/", "spiffe://prod/node/a/", "spiffe://prod/node/a/b",
-		"spiffe://prod/node/A", "spiffe://prod/node/%61", "spiffe://prod/node/*", "spiffe:///node/a", "spiffe://prod:1/node/a",
+		"spiffe://prod/node/A", "spiffe://prod/node/%61", "spiffe://prod/node/**", "spiffe://prod/node/a*", "spiffe://*/node/*", "spiffe://prod/role/*/x", "spiffe:///node/a", "spiffe://prod:1/node/a",
 		"spiffe://u@prod/node/a", "spiffe://prod/node/a?x", "spiffe://prod/node/a#x", "SPIFFE://prod/node/a", "https://prod/node/a",
 		"spiffe://prod/role/root/x", "spiffe://prod/role/admin", "spiffe://prod/role/admin/", "spiffe://prod/role//x",
 		"spiffe://prod/node/" + strings.Repeat("a", 33), "spiffe://prod/node/..", "spiffe://Prod/node/a", "spiffe://prod-/node/a",

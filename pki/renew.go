@@ -194,11 +194,18 @@ type owned struct{ kind, name string }
 func (o owned) String() string { return o.kind + "/" + o.name }
 func (o owned) folder() string { return o.kind + "s/" + o.name }
 
+// Shared is what the certificate of AnyNode is called, and its folder: no node can
+// have that id.
+const Shared = "_shared"
+
 func ownedBy(id Identity) owned {
-	if id.Node != "" {
-		return owned{"node", id.Node}
+	switch id.Node {
+	case "":
+		return owned{"client", id.Name}
+	case AnyNode:
+		return owned{"node", Shared}
 	}
-	return owned{"client", id.Name}
+	return owned{"node", id.Node}
 }
 
 // leaves returns the nodes and clients that have a certificate in the directory.

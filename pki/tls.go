@@ -110,7 +110,7 @@ func (k *Keypair) checkIdentity(leaf *x509.Certificate) error {
 	if err != nil {
 		return badFile(k.files.Cert, "tidal certs gen makes certificates with an identity", "%s", err)
 	}
-	if id.Cluster != k.cluster || id.Node != k.node {
+	if id.Cluster != k.cluster || !id.speaksFor(k.node) {
 		want := "a client of cluster " + k.cluster
 		if k.node != "" {
 			want = "node " + k.node + " of cluster " + k.cluster
@@ -201,7 +201,7 @@ func (k *Keypair) Names(cs *tls.ConnectionState, node string) error {
 	if err != nil {
 		return err
 	}
-	if node != "" && got != node {
+	if node != "" && got != node && got != AnyNode {
 		return fmt.Errorf("the certificate names node %s, and node %s is wanted", got, node)
 	}
 	return k.Revoked(cs)

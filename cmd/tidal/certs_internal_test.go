@@ -66,6 +66,19 @@ func TestCertsGenForPods(t *testing.T) {
 	}
 }
 
+func TestCertsGenShared(t *testing.T) {
+	dir := t.TempDir()
+	code, stdout, stderr := certsRun(t, dir, "--cluster", "prod", "--node", "a=node-a.example.com", "--node", "b", "--shared-leaf")
+	if code != 0 || !strings.Contains(stdout, "node          _shared  made") || !strings.Contains(stderr, "next: take bundle.crt and nodes/_shared/tls.* to each node") {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
+	dir = t.TempDir()
+	code, _, stderr = certsRun(t, dir, "--cluster", "prod", "--statefulset", "tidal", "--service", "peers", "--namespace", "ns", "--nodes", "2", "--shared-leaf")
+	if code != 0 || !strings.Contains(stderr, "--from-file=tls.key="+filepath.Join(dir, "nodes", "_shared", "tls.key")) {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+}
+
 func TestCertsGenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, stderr := certsRun(t, dir, "--cluster", "prod", "--node", "a"); code != 0 {
@@ -107,7 +120,7 @@ func TestCertWarnings(t *testing.T) {
 	now := time.Now()
 	fine := func(node string) api.Node {
 		return api.Node{Member: api.Member{Node: node}, Certificates: &api.Certificates{
-			NotAfter: now.Add(300 * 24 * time.Hour), Roots: []api.Root{{Fingerprint: "1", Subject: "root", NotAfter: now.Add(9000 * time.Hour)}},
+			Identity: "spiffe://prod/node/" + node, NotAfter: now.Add(300 * 24 * time.Hour), Roots: []api.Root{{Fingerprint: "1", Subject: "root", NotAfter: now.Add(9000 * time.Hour)}},
 		}}
 	}
 	for _, tt := range []struct {
@@ -120,6 +133,8 @@ func TestCertWarnings(t *testing.T) {
 		{func(c *api.Certificates) { c.Problem = "tls.crt: no" }, "node b: it cannot use its certificate files as they are now, and goes on with what it had: tls.crt: no"},
 		{func(c *api.Certificates) { c.Roots[0].NotAfter = now.Add(time.Hour) }, "the root root that it trusts ends at"},
 		{func(c *api.Certificates) { c.Roots[0].Fingerprint = "2" }, "the nodes do not trust the same roots"},
+		{func(c *api.Certificates) { c.Identity = "spiffe://prod/node/*" }, "certificates that speak for every node are in use (nodes b)"},
+		{func(c *api.Certificates) { c.Identity, c.NotAfter = "spiffe://prod/node/*", now.Add(-time.Hour) }, "tidal certs renew node/_shared"},
 	} {
 		b := fine("b")
 		tt.spoil(b.Certificates)

@@ -129,7 +129,7 @@ func serverEntry(ctx context.Context, address string, pair *pki.Keypair, files [
 	}
 	out.Serial, out.Identity, out.NotBefore, out.NotAfter = exam.Serial, exam.Identity, exam.NotBefore, exam.NotAfter
 	out.State = exam.State
-	if _, id, ok := strings.Cut(exam.Identity, "/node/"); ok {
+	if id, ok := nodeIn(exam.Identity); ok {
 		out.Name = id
 	}
 	if bad := exam.Failed(); bad != nil {
@@ -146,6 +146,16 @@ func serverEntry(ctx context.Context, address string, pair *pki.Keypair, files [
 		}
 	}
 	return out
+}
+
+// nodeIn returns what a directory of certificates calls the node that an identity
+// names.
+func nodeIn(identity string) (string, bool) {
+	_, id, ok := strings.Cut(identity, "/node/")
+	if id == pki.AnyNode {
+		id = pki.Shared
+	}
+	return id, ok
 }
 
 func short(serial string) string { return serial[:min(shownSerial, len(serial))] }

@@ -37,6 +37,7 @@ func certsGenFlags() []cli.Flag {
 		&cli.StringFlag{Name: "namespace", Usage: "its namespace `NS`"},
 		&cli.StringFlag{Name: "cluster-domain", Usage: "the Kubernetes cluster's `DOMAIN`", Value: "cluster.local"},
 		&cli.IntFlag{Name: "nodes", Usage: "how many of its pods get a certificate, `N`"},
+		&cli.BoolFlag{Name: "shared-leaf", Usage: "make one certificate for all nodes, instead of one for each: whoever has its key can be each of them"},
 		&cli.BoolFlag{Name: "overwrite", Usage: "make new keys and certificates for the nodes and clients named; the authority stays"},
 		lifeFlag(),
 		outputFlag(),
@@ -76,7 +77,7 @@ func certsPlan(c *cli.Context) (pki.Plan, error) {
 	if err != nil {
 		return pki.Plan{}, err
 	}
-	plan := pki.Plan{Cluster: c.String("cluster"), Overwrite: c.Bool("overwrite"), Life: life}
+	plan := pki.Plan{Cluster: c.String("cluster"), Overwrite: c.Bool("overwrite"), Life: life, SharedLeaf: c.Bool("shared-leaf")}
 	switch set := c.String("statefulset"); {
 	case set != "" && len(c.StringSlice("node")) > 0:
 		return plan, usagef("certs gen: --node and --statefulset exclude each other")
@@ -117,7 +118,6 @@ func certsClients(words []string) ([]pki.Client, error) {
 }
 
 // certsNodes reads nodes of the form ID[=NAME-OR-IP,…].
-
 func certsNodes(flags []string) ([]pki.Node, error) {
 	var nodes []pki.Node
 	for _, s := range flags {
@@ -140,15 +140,21 @@ func certsNext(c *cli.Context, r pki.Report) string {
 		args := []string{"kubectl", "-n", c.String("namespace"), "create", "secret", "generic", c.String("statefulset") + "-tls", "--from-file=" + filepath.Join(r.Dir, "bundle.crt")}
 		for _, f := range r.Files {
 			if f.Kind == "node" {
-				dir := filepath.Dir(f.Path)
-				args = append(args, fmt.Sprintf("--from-file=%s.crt=%s", f.Name, f.Path), fmt.Sprintf("--from-file=%s.key=%s", f.Name, filepath.Join(dir, "tls.key")))
+				dir, name := filepath.Dir(f.Path), f.Name
+				if name == pki.Shared {
+					name = "tls"
+				}
+				args = append(args, fmt.Sprintf("--from-file=%s.crt=%s", name, f.Path), fmt.Sprintf("--from-file=%s.key=%s", name, filepath.Join(dir, "tls.key")))
 			}
 		}
 		return strings.Join(args, " ")
 	}
 	for _, f := range r.Files {
-		if f.Kind == "node" {
-			files := pki.NodeFiles(r.Dir, f.Name)
+		files := pki.NodeFiles(r.Dir, f.Name)
+		switch {
+		case f.Kind == "node" && f.Name == pki.Shared:
+			return fmt.Sprintf("take bundle.crt and nodes/%s/tls.* to each node, then: tidal serve --config tidal.toml --tls-ca %s --tls-cert %s --tls-key %s", f.Name, files.CA, files.Cert, files.Key)
+		case f.Kind == "node":
 			return fmt.Sprintf("take bundle.crt and nodes/ID/tls.* to each node, then for node %s: tidal serve --config tidal.toml --tls-ca %s --tls-cert %s --tls-key %s", f.Name, files.CA, files.Cert, files.Key)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"tidal/node/api"
+	"tidal/pki"
 )
 
 func (a *app) certsReloadCommand() *cli.Command {
@@ -103,7 +104,7 @@ func (a *app) printReloaded(all []reloaded, format string) error {
 // certWarnings says what an operator should know of the nodes' certificates.
 func certWarnings(nodes []api.Node, now time.Time) []string {
 	var out []string
-	var roots []string
+	var roots, sharing []string
 	differ := false
 	for _, n := range nodes {
 		c := n.Certificates
@@ -111,11 +112,15 @@ func certWarnings(nodes []api.Node, now time.Time) []string {
 			continue
 		}
 		left := c.NotAfter.Sub(now)
+		file, _ := nodeIn(c.Identity)
+		if file == pki.Shared {
+			sharing = append(sharing, n.Node)
+		}
 		switch {
 		case left <= 0:
-			out = append(out, fmt.Sprintf("node %s: its certificate expired at %s: tidal certs renew node/%s", n.Node, c.NotAfter.Format(time.RFC3339), n.Node))
+			out = append(out, fmt.Sprintf("node %s: its certificate expired at %s: tidal certs renew node/%s", n.Node, c.NotAfter.Format(time.RFC3339), file))
 		case c.Due:
-			out = append(out, fmt.Sprintf("node %s: its certificate is due, it ends in %s: tidal certs renew node/%s", n.Node, leftText(left), n.Node))
+			out = append(out, fmt.Sprintf("node %s: its certificate is due, it ends in %s: tidal certs renew node/%s", n.Node, leftText(left), file))
 		}
 		if c.Problem != "" {
 			out = append(out, fmt.Sprintf("node %s: it cannot use its certificate files as they are now, and goes on with what it had: %s", n.Node, c.Problem))
@@ -132,6 +137,10 @@ func certWarnings(nodes []api.Node, now time.Time) []string {
 			differ = true
 		}
 		roots = trusts
+	}
+	if len(sharing) > 0 {
+		out = append(out, fmt.Sprintf("certificates that speak for every node are in use (nodes %s): whoever has the key of one can be each node; tidal certs gen without --shared-leaf makes one for each",
+			strings.Join(sharing, ", ")))
 	}
 	if differ {
 		out = append(out, "the nodes do not trust the same roots: tidal certs reload shows how many each has")
