@@ -72,7 +72,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: rows{n}, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: n.cluster, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
+		Node: c.Node.ID, Rows: rows{n}, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: certs{n.cluster, n}, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
 		Identify: n.principal, NewID: newRequest, Observe: n.answered,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})

@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"tidal/node/api"
+	"tidal/node/internal/cluster"
 	"tidal/node/internal/peer"
 	"tidal/node/internal/server"
 	"tidal/pki"
@@ -139,6 +141,26 @@ func (n *node) reloadCerts(ctx context.Context) {
 // cut finds fault with every connection.
 func cut(*tls.ConnectionState) error { return errors.New("a certificate changed") }
 
+// certs is what the cluster keeps of certificates, for those who ask a node.
+type certs struct {
+	*cluster.Cluster
+
+	n *node
+}
+
+// Revoke implements server.Certs. What signed this node's own certificate is not
+// revoked: every node would refuse every other for ever, and nobody could take it
+// back.
+func (c certs) Revoke(ctx context.Context, r api.Revocation) error {
+	if report := c.n.certsReport(); report != nil && slices.Contains(report.Issuers, r.Serial) {
+		return &api.Error{
+			Code: api.CodeConflict, Message: r.Serial + " is the authority that signed the certificate of node " + c.n.o.Config.Node.ID + ": the nodes would refuse each other for ever",
+			Hint: "put another authority in its place first: tidal certs rotate",
+		}
+	}
+	return c.Cluster.Revoke(ctx, r)
+}
+
 // orderCerts has the files looked at because somebody asks.
 func (n *node) orderCerts(ctx context.Context) error {
 	if n.keys == nil {
@@ -164,6 +186,9 @@ func (n *node) certsReport() *api.Certificates {
 	}
 	if len(chain) > 1 {
 		c.Issuer = pki.Fingerprint(chain[len(chain)-1])
+	}
+	for _, issuer := range n.keys.Issuers() {
+		c.Issuers = append(c.Issuers, pki.Serial(issuer))
 	}
 	for _, root := range n.keys.Roots() {
 		c.Roots = append(c.Roots, api.Root{Fingerprint: pki.Fingerprint(root), Subject: root.Subject.CommonName, NotAfter: root.NotAfter.UTC()})

@@ -98,6 +98,18 @@ func TestRoles(t *testing.T) {
 	if code, answer, _ := c.do(http.MethodPost, "a", "/v1/certs/revoked", []byte(body)); code != http.StatusNoContent {
 		t.Fatalf("revoke: %d %s", code, answer)
 	}
+	// What signed the node's own certificate stays, whoever asks: nobody could take
+	// that back.
+	for _, file := range []string{"intermediate.crt", "root.crt"} {
+		signer, readErr := pki.ReadCert(filepath.Join(c.certs, "ca", file))
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		body = fmt.Sprintf(`{"serial":%q}`, pki.Serial(signer))
+		if code, answer, _ := c.do(http.MethodPost, "a", "/v1/certs/revoked", []byte(body)); code != http.StatusConflict || !strings.Contains(string(answer), "tidal certs rotate") {
+			t.Errorf("revoke %s: %d %s", file, code, answer)
+		}
+	}
 	c.await("revoked", func() (bool, string) { return c.local("a").Certificates.Revoked == 1, "" })
 	routes := documentedRoutes(t)
 	if len(routes) < 20 {

@@ -111,6 +111,20 @@ func readFile(path string) ([]byte, error) {
 // are sent along; none of a client without one.
 func (k *Keypair) Chain() []*x509.Certificate { return k.current.Load().chain }
 
+// Issuers returns the issuers of the certificate that is shown now, up to the root
+// in the trust bundle, which is not sent along.
+func (k *Keypair) Issuers() []*x509.Certificate {
+	m := k.current.Load()
+	if len(m.chain) == 0 {
+		return nil
+	}
+	issuers := slices.Clone(m.chain[1:])
+	if root := issuerOf(m.chain[len(m.chain)-1], m.trusted); root != nil {
+		issuers = append(issuers, root)
+	}
+	return issuers
+}
+
 // Roots returns the trust bundle that is in use.
 func (k *Keypair) Roots() []*x509.Certificate { return k.current.Load().trusted }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,7 +27,8 @@ func (a *app) certsRevokeCommand() *cli.Command {
 		Usage:     "have the cluster refuse a certificate, on new connections and on open ones",
 		UsageText: "tidal certs revoke FILE-OR-SERIAL [--reason TEXT] [--cluster NAME]\ntidal certs revoke --list [--cluster NAME]",
 		Description: "It is refused for ever, whatever it is valid for. The command waits until every live node refuses it. One that a\n" +
-			"live node uses is not revoked without --force: that node would lose its peers. Renew it first.",
+			"live node uses is not revoked without --force: that node would lose its peers. Renew it first. An authority under\n" +
+			"which a live node's certificate was signed is never revoked: tidal certs rotate puts another in its place.",
 		Flags: append(connectFlags(),
 			&cli.StringFlag{Name: "reason", Usage: "why, a `TEXT` for people"},
 			&cli.BoolFlag{Name: "list", Usage: "list what is revoked, and revoke nothing"},
@@ -64,15 +67,13 @@ func (a *app) certsRevoke(c *cli.Context) error {
 		return err
 	}
 	defer cl.Close()
-	if !c.Bool("force") {
-		if err = mayRevoke(c, cl, t, serial); err != nil {
-			return err
-		}
+	if err = mayRevoke(c, cl, t, serial); err != nil {
+		return err
 	}
 	if err = cl.Revoke(c.Context, api.Revocation{Serial: serial, Reason: c.String("reason")}); err != nil {
 		return fmt.Errorf("revoke %s: %w", serial, err)
 	}
-	if err = awaitRefused(c, cl); err != nil {
+	if err = awaitRefused(c.Context, cl, serial); err != nil {
 		return err
 	}
 	if format == formatJSON {
@@ -104,9 +105,15 @@ func inUse(format string, args ...any) error {
 // mayRevoke is an error if what is to be revoked is in use where it should not be
 // cut off.
 func mayRevoke(c *cli.Context, cl *client.Client, t target, serial string) error {
+	force := c.Bool("force")
 	if t.Cert != "" {
-		own, err := pki.ReadCert(t.Cert)
-		if err == nil && pki.Serial(own) == serial {
+		own, err := pki.LoadClient(t.files(), time.Now())
+		switch {
+		case err != nil:
+			return err
+		case slices.ContainsFunc(own.Issuers(), func(i *x509.Certificate) bool { return pki.Serial(i) == serial }):
+			return signs("the certificate that this command shows")
+		case pki.Serial(own.Leaf()) == serial && !force:
 			return inUse("this is the certificate that this command shows: the cluster would refuse you")
 		}
 	}
@@ -115,29 +122,36 @@ func mayRevoke(c *cli.Context, cl *client.Client, t target, serial string) error
 		return fmt.Errorf("list the nodes: %w", err)
 	}
 	for _, n := range nodes {
-		if n.Certificates != nil && n.Certificates.Serial == serial {
+		switch {
+		case n.Certificates == nil:
+		case slices.Contains(n.Certificates.Issuers, serial):
+			return signs("the certificate of node " + n.Node)
+		case n.Certificates.Serial == serial && !force:
 			return inUse("node %s lives and uses this certificate: it would lose its peers", n.Node)
 		}
 	}
 	return nil
 }
 
-// awaitRefused waits until every live node refuses all that is revoked.
-func awaitRefused(c *cli.Context, cl *client.Client) error {
-	list, err := cl.Revoked(c.Context)
-	if err != nil {
-		return fmt.Errorf("list what is revoked: %w", err)
-	}
-	var behind []string
+// signs refuses to revoke an authority in use, whatever is said: the nodes would
+// refuse each other, and nobody could take it back.
+func signs(what string) error {
+	return withHint(withCode(exitRefused, errors.New("this is an authority under which "+what+" was signed: all that it signed would be refused for ever")),
+		"tidal certs rotate puts another authority in its place while the cluster serves; --force does not help here")
+}
+
+// awaitRefused waits until every live node refuses a certificate.
+func awaitRefused(ctx context.Context, cl *client.Client, serial string) error {
+	behind := []string{"-"}
 	for end := time.Now().Add(revokeMost); ; {
-		nodes, err := cl.Nodes(c.Context)
+		list, err := cl.Revoked(ctx)
 		if err != nil {
-			return fmt.Errorf("ask the nodes: %w", err)
+			return fmt.Errorf("list what is revoked: %w", err)
 		}
-		behind = behind[:0]
-		for _, n := range nodes {
-			if n.Live && (n.Certificates == nil || n.Certificates.Revoked < uint64(len(list))) {
-				behind = append(behind, n.Node)
+		// The node that is asked may not have heard itself what was decided.
+		if slices.ContainsFunc(list, func(r api.Revocation) bool { return r.Serial == serial }) {
+			if behind, err = refusingLess(ctx, cl, len(list)); err != nil {
+				return err
 			}
 		}
 		if len(behind) == 0 {
@@ -149,10 +163,25 @@ func awaitRefused(c *cli.Context, cl *client.Client) error {
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-c.Done():
-			return c.Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
+}
+
+// refusingLess returns the live nodes that refuse fewer certificates.
+func refusingLess(ctx context.Context, cl *client.Client, than int) ([]string, error) {
+	nodes, err := cl.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the nodes: %w", err)
+	}
+	var behind []string
+	for _, n := range nodes {
+		if n.Live && (n.Certificates == nil || n.Certificates.Revoked < uint64(than)) {
+			behind = append(behind, n.Node)
+		}
+	}
+	return behind, nil
 }
 
 func (a *app) listRevoked(c *cli.Context, format string) error {
@@ -166,7 +195,7 @@ func (a *app) listRevoked(c *cli.Context, format string) error {
 		return fmt.Errorf("list what is revoked: %w", err)
 	}
 	if format == formatJSON {
-		return a.writeJSON(api.RevocationList{Revoked: slices.Concat([]api.Revocation{}, list)})
+		return a.writeJSON(api.RevocationList{Revoked: append([]api.Revocation{}, list...)})
 	}
 	rows := make([][]string, 0, len(list))
 	for _, r := range list {

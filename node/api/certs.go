@@ -20,9 +20,10 @@ const MaxRevoked = 10_000
 
 // Certificates is what a node says of the certificates that it uses.
 type Certificates struct {
-	Serial    string    `json:"serial"`   // hex, as everywhere
-	Identity  string    `json:"identity"` // the URI in it
-	Issuer    string    `json:"issuer,omitempty"`
+	Serial    string    `json:"serial"`            // hex, as everywhere
+	Identity  string    `json:"identity"`          // the URI in it
+	Issuer    string    `json:"issuer,omitempty"`  // fingerprint of what signed it
+	Issuers   []string  `json:"issuers,omitempty"` // serials of all issuers, up to the root
 	NotBefore time.Time `json:"not_before"`
 	NotAfter  time.Time `json:"not_after"` // of the first in the chain that ends
 	Due       bool      `json:"due"`       // less than a third of its life is left

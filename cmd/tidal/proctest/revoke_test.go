@@ -54,6 +54,11 @@ func (c *cluster) revokes(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s", file, code, out)
 		}
 	}
+	for _, file := range []string{"intermediate.crt", "root.crt"} {
+		if code, out := c.tidal(t, c.asAdmin("certs", "revoke", "--force", filepath.Join(c.certs(), "ca", file))...); code != 7 || !strings.Contains(out, "hint: tidal certs rotate") {
+			t.Errorf("%s: exit %d\n%s", file, code, out)
+		}
+	}
 	if code, out := c.tidal(t, c.asAdmin("certs", "revoke", "--list")...); code != 0 || !strings.Contains(out, "lost") || strings.Count(out, "\n") != 2 {
 		t.Errorf("exit %d\n%s", code, out)
 	}

@@ -27,6 +27,10 @@ func appendCertificates(dst []byte, c *api.Certificates) []byte {
 		dst = AppendString(AppendString(dst, r.Fingerprint), clipText(r.Subject))
 		dst = appendSecond(dst, r.NotAfter)
 	}
+	dst = AppendUvarint(dst, uint64(len(c.Issuers)))
+	for _, s := range c.Issuers {
+		dst = AppendString(dst, clipText(s))
+	}
 	return dst
 }
 
@@ -44,6 +48,10 @@ func readCertificates(r *Reader) *api.Certificates {
 	c.Roots = make([]api.Root, r.Count("roots", 3))
 	for i := range c.Roots {
 		c.Roots[i] = api.Root{Fingerprint: r.String("fingerprint", maxText), Subject: r.String("subject", maxText), NotAfter: readSecond(r, "not after")}
+	}
+	c.Issuers = make([]string, r.Count("issuers", 1))
+	for i := range c.Issuers {
+		c.Issuers[i] = r.String("issuer's serial", maxText)
 	}
 	return c
 }

@@ -35,6 +35,7 @@ func TestOrdersAndReports(t *testing.T) {
 			Certificates: &api.Certificates{
 				Serial: "12ab", Identity: "spiffe://prod/node/b", Issuer: "34cd", NotBefore: second(1), NotAfter: second(2), Since: second(3),
 				Due: true, Taken: 2, Failed: 300, Problem: "tls.crt: is not there", Roots: []api.Root{{Fingerprint: "56ef", Subject: "root", NotAfter: second(4)}},
+				Issuers: []string{"34", "56"},
 			},
 		},
 	} {
