@@ -84,7 +84,8 @@ func (r *rotation) usesNew(ctx context.Context) ([]string, error) {
 
 func (r *rotation) uses(m api.LocalStatus, issuer string) string {
 	if m.Certificates.Issuer != issuer {
-		return "does not use its new certificate yet: its tls.crt must become that in " + r.dir + "/nodes/" + m.Node
+		folder, _ := nodeIn(m.Certificates.Identity)
+		return "does not use its new certificate yet: its tls.crt must become that in " + r.dir + "/nodes/" + folder
 	}
 	return ""
 }
@@ -93,17 +94,26 @@ func (r *rotation) uses(m api.LocalStatus, issuer string) string {
 // the old authority, and it has been so for as long as is asked.
 func (r *rotation) noOldConnection(ctx context.Context) ([]string, error) {
 	open, err := r.connections(ctx, false)
-	if err != nil || len(open) > 0 {
+	if err != nil {
 		r.clean = time.Time{}
-		return open, err
+		return nil, err
+	}
+	return r.soaked(open), nil
+}
+
+// soaked returns what stands in the way of the end of the soak, given what else does.
+func (r *rotation) soaked(open []string) []string {
+	if len(open) > 0 {
+		r.clean = time.Time{}
+		return open
 	}
 	if r.clean.IsZero() {
 		r.clean = time.Now()
 	}
-	if left := r.soak - time.Since(r.clean); left > 0 {
-		return []string{"the time to soak"}, nil
+	if end := r.clean.Add(r.soak); time.Now().Before(end) {
+		return []string{"the soak, until " + end.UTC().Format(time.RFC3339)}
 	}
-	return nil, nil
+	return nil
 }
 
 func (r *rotation) connections(ctx context.Context, undo bool) ([]string, error) {

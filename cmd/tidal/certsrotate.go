@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ const rotateLook = 300 * time.Millisecond
 
 func (a *app) certsRotateCommand() *cli.Command {
 	force := &cli.BoolFlag{Name: "force", Usage: "do not wait for members that are down; they will need new files by hand"}
-	timeout := &cli.StringFlag{Name: "timeout", Usage: "how long to wait in each phase before pausing, a `DURATION`", Value: "10m0s"}
+	timeout := &cli.StringFlag{Name: "timeout", Usage: "how long to wait in each phase before pausing, a `DURATION`; the soak does not count", Value: "10m0s"}
 	return &cli.Command{
 		Name:      "rotate",
 		Usage:     "put a new authority in the place of the old one, under a running cluster",
@@ -33,17 +32,17 @@ func (a *app) certsRotateCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done and what stands in the way, and do nothing"},
 			&cli.StringFlag{Name: "soak", Usage: "stay for at least this `DURATION` with both roots trusted and no connection under the old one, as 1h", Value: "0s"},
 			outputFlag()),
-		Action: a.certsRotate,
+		Action: a.rotating((*rotation).forward),
 		Subcommands: []*cli.Command{
 			{
 				Name: "status", Usage: "say how far a rotation is, and what stands in the way",
 				UsageText: "tidal certs rotate status --dir DIR [--cluster NAME]",
-				Flags:     append(connectFlags(), dirFlag(), outputFlag()), Action: a.certsRotateStatus,
+				Flags:     append(connectFlags(), dirFlag(), outputFlag()), Action: a.rotating((*rotation).status),
 			},
 			{
 				Name: "rollback", Usage: "go back to the old authority, until its root is dropped",
 				UsageText: "tidal certs rotate rollback --dir DIR [--cluster NAME]",
-				Flags:     append(connectFlags(), dirFlag(), force, timeout, outputFlag()), Action: a.certsRotateBack,
+				Flags:     append(connectFlags(), dirFlag(), force, timeout, outputFlag()), Action: a.rotating((*rotation).back),
 			},
 		},
 	}
@@ -57,18 +56,39 @@ type rotation struct {
 	dir   string
 	files pki.Rotation
 	state api.Rotation
-	force bool
-	most  time.Duration // of waiting in a phase
-	soak  time.Duration
 	clean time.Time // since when no connection is open under the old authority
+
+	force, dry bool
+	most       time.Duration // of waiting in a phase, the soak apart
+	soak       time.Duration
+	format     string
+}
+
+// rotating is the action of a command on a rotation.
+func (a *app) rotating(do func(*rotation, context.Context) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if _, err := argsOf(c); err != nil {
+			return err
+		}
+		r, err := a.newRotation(c)
+		if err != nil {
+			return err
+		}
+		defer r.cl.Close()
+		return do(r, c.Context)
+	}
 }
 
 func (a *app) newRotation(c *cli.Context) (*rotation, error) {
+	format, err := formatOf(c)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := dirOf(c)
 	if err != nil {
 		return nil, err
 	}
-	r := &rotation{a: a, dir: dir, force: c.Bool("force")}
+	r := &rotation{a: a, dir: dir, force: c.Bool("force"), dry: c.Bool("dry-run"), format: format}
 	if c.String("timeout") != "" {
 		if r.most, err = timeoutOf(c); err != nil {
 			return nil, err
@@ -100,26 +120,15 @@ func (r *rotation) load(ctx context.Context) error {
 	return err
 }
 
-func (a *app) certsRotate(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
-	if err != nil {
-		return err
-	}
-	r, err := a.newRotation(c)
-	if err != nil {
-		return err
-	}
-	defer r.cl.Close()
-	if c.Bool("dry-run") {
-		return r.plan(c.Context)
+// forward takes a rotation to its end, from wherever it is.
+func (r *rotation) forward(ctx context.Context) error {
+	if r.dry {
+		return r.plan(ctx)
 	}
 	if r.state.Phase == api.RotateUndo {
 		return withHint(withCode(exitRefused, errors.New("the rotation is being undone")), "tidal certs rotate rollback goes on with that")
 	}
-	if err = r.begin(c.Context); err != nil {
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
 	steps := []struct {
@@ -136,14 +145,14 @@ func (a *app) certsRotate(c *cli.Context) error {
 		if r.state.Phase != s.phase {
 			continue
 		}
-		if err = r.through(c.Context, s.phase, s.do, s.open); err != nil {
+		if err := r.through(ctx, s.phase, s.do, s.open); err != nil {
 			return err
 		}
-		if err = r.advance(c.Context, s.next); err != nil {
+		if err := r.advance(ctx, s.next); err != nil {
 			return err
 		}
 	}
-	return r.finish(format)
+	return r.finish()
 }
 
 // begin makes the new authority and says to the cluster that its rotation begins,
@@ -180,6 +189,7 @@ func (r *rotation) through(ctx context.Context, phase string, do func(context.Co
 		return err
 	}
 	begun, said := time.Now(), ""
+	blocked := begun // since when something else than the soak is waited for
 	for {
 		left, err := open(ctx)
 		if err == nil && len(left) == 0 {
@@ -196,7 +206,11 @@ func (r *rotation) through(ctx context.Context, phase string, do func(context.Co
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if time.Since(begun) > r.most {
+		if phase == api.RotateSoak && !r.clean.IsZero() {
+			blocked = time.Now()
+		}
+		// Both: somebody with an old certificate may come again and again.
+		if time.Since(blocked) > r.most || time.Since(begun) > r.most+r.soak {
 			return withHint(withCode(exitPaused, fmt.Errorf("paused in phase %s: %s", phase, strings.Join(left, "; "))),
 				"the cluster serves as before; mend that and run it again, or tidal certs rotate rollback")
 		}
@@ -216,12 +230,12 @@ func (r *rotation) advance(ctx context.Context, phase string) error {
 	return nil
 }
 
-func (r *rotation) finish(format string) error {
+func (r *rotation) finish() error {
 	retired, err := pki.RetireAuthority(r.dir)
 	if err != nil {
 		return err
 	}
-	if format == formatJSON {
+	if r.format == formatJSON {
 		return r.a.writeJSON(r.state)
 	}
 	word := "the new root is trusted alone"
@@ -254,30 +268,19 @@ func (r *rotation) endTrust(ctx context.Context) (err error) {
 	return err
 }
 
-func (a *app) certsRotateBack(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
-	if err != nil {
-		return err
-	}
-	r, err := a.newRotation(c)
-	if err != nil {
-		return err
-	}
-	defer r.cl.Close()
+// back undoes a rotation.
+func (r *rotation) back(ctx context.Context) error {
 	if !r.state.Active() {
 		return withCode(exitRefused, errors.New("no rotation is under way"))
 	}
 	if r.state.Phase == api.RotateDrop {
 		return withHint(withCode(exitRefused, errors.New("the old root is being dropped: there is no way back to it")), "tidal certs rotate completes the rotation; another one follows it")
 	}
-	if err = r.load(c.Context); err != nil {
+	if err := r.load(ctx); err != nil {
 		return err
 	}
 	if r.state.Phase != api.RotateUndo {
-		if err = r.advance(c.Context, api.RotateUndo); err != nil {
+		if err := r.advance(ctx, api.RotateUndo); err != nil {
 			return err
 		}
 	}
@@ -285,20 +288,27 @@ func (a *app) certsRotateBack(c *cli.Context) error {
 		r.files, err = pki.UndoRotation(ctx, r.dir, time.Now())
 		return err
 	}
-	if err = r.through(c.Context, api.RotateUndo, undo, r.usesOld); err != nil {
+	if err := r.through(ctx, api.RotateUndo, undo, r.usesOld); err != nil {
 		return err
 	}
 	end := func(ctx context.Context) (err error) {
 		r.files, err = pki.EndUndo(ctx, r.dir, time.Now())
 		return err
 	}
-	if err = r.through(c.Context, api.RotateUndo, end, r.trustsOldAlone); err != nil {
+	if err := r.through(ctx, api.RotateUndo, end, r.trustsOldAlone); err != nil {
 		return err
 	}
-	if err = r.advance(c.Context, api.RotateUndone); err != nil {
+	if err := r.advance(ctx, api.RotateUndone); err != nil {
 		return err
 	}
-	return r.finish(format)
+	return r.finish()
+}
+
+// rotationStep is a phase of a rotation as --dry-run tells it.
+type rotationStep struct {
+	Phase string `json:"phase"`
+	Does  string `json:"does"`
+	Until string `json:"until"` // the next phase begins
 }
 
 // plan says what a rotation would do.
@@ -307,13 +317,31 @@ func (r *rotation) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, line := range []string{
-		"trust: a new authority beside ca/, its root added to bundle.crt; until every member trusts both roots",
-		"issue: the new authority in ca/, every certificate signed anew with its key; until every member uses its new one",
-		"soak: until no connection is open that shows a certificate of the old authority, and for " + r.soak.String(),
-		"drop: the old root out of bundle.crt; until no member trusts it",
-	} {
-		if _, err = fmt.Fprintf(r.a.stdout, "%d. %s\n", i+1, line); err != nil {
+	steps := []rotationStep{
+		{api.RotateTrust, "a new authority beside ca/, its root added to bundle.crt", "every member trusts both roots"},
+		{api.RotateIssue, "the new authority in ca/, every certificate signed anew with its key", "every member uses its new one"},
+		{api.RotateSoak, "nothing", "no connection is open that shows a certificate of the old authority, for " + r.soak.String()},
+		{api.RotateDrop, "the old root out of bundle.crt", "no member trusts it"},
+	}
+	if r.format == formatJSON {
+		err = r.a.writeJSON(struct {
+			api.Rotation
+
+			Steps   []rotationStep `json:"steps"`
+			Waiting []string       `json:"waiting"`
+		}{r.state, steps, append([]string{}, open...)})
+	} else {
+		err = r.printPlan(steps, open)
+	}
+	if err == nil && len(open) > 0 {
+		err = withCode(exitRefused, fmt.Errorf("%d things are in the way now", len(open)))
+	}
+	return err
+}
+
+func (r *rotation) printPlan(steps []rotationStep, open []string) error {
+	for i, s := range steps {
+		if _, err := fmt.Fprintf(r.a.stdout, "%d. %s: %s; until %s\n", i+1, s.Phase, s.Does, s.Until); err != nil {
 			return err
 		}
 	}
@@ -322,9 +350,6 @@ func (r *rotation) plan(ctx context.Context) error {
 	}
 	for _, o := range open {
 		r.a.say("in the way: %s", o)
-	}
-	if len(open) > 0 {
-		return withCode(exitRefused, fmt.Errorf("%d things are in the way now", len(open)))
 	}
 	return nil
 }
@@ -350,40 +375,31 @@ func (r *rotation) inTheWay(ctx context.Context) ([]string, error) {
 	return r.trustsNewAlone(ctx)
 }
 
-func (a *app) certsRotateStatus(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
-	if err != nil {
-		return err
-	}
-	r, err := a.newRotation(c)
-	if err != nil {
-		return err
-	}
-	defer r.cl.Close()
+// status says how far a rotation is.
+func (r *rotation) status(ctx context.Context) error {
 	var open []string
 	if r.state.Active() {
-		if open, err = r.inTheWay(c.Context); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		var err error
+		if open, err = r.inTheWay(ctx); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if format == formatJSON {
-		return a.writeJSON(struct {
+	if r.format == formatJSON {
+		return r.a.writeJSON(struct {
 			api.Rotation
+
 			Waiting []string `json:"waiting"`
-		}{r.state, slices.Concat([]string{}, open)})
+		}{r.state, append([]string{}, open...)})
 	}
 	if r.state.Phase == "" {
-		_, err = fmt.Fprintln(a.stdout, "there never was a rotation")
+		_, err := fmt.Fprintln(r.a.stdout, "there never was a rotation")
 		return err
 	}
-	if _, err = fmt.Fprintf(a.stdout, "phase %s, from root %.16s to root %.16s, by %s\n", r.state.Phase, r.state.Old, r.state.New, orDash(r.state.By)); err != nil {
+	if _, err := fmt.Fprintf(r.a.stdout, "phase %s, from root %.16s to root %.16s, by %s\n", r.state.Phase, r.state.Old, r.state.New, orDash(r.state.By)); err != nil {
 		return err
 	}
 	for _, o := range open {
-		a.say("waiting: %s", o)
+		r.a.say("waiting: %s", o)
 	}
 	return nil
 }

@@ -167,10 +167,8 @@ func (a *app) nodeReplace(c *cli.Context) error {
 		return err
 	}
 	defer cl.Close()
-	if !c.Bool("yes") {
-		if err := a.confirm("What is on the disk of node "+node+" is given up for ever.", node); err != nil {
-			return err
-		}
+	if err := a.confirm(c, "What is on the disk of node "+node+" is given up for ever.", node); err != nil {
+		return err
 	}
 	if err := cl.ReplaceNode(c.Context, node); err != nil {
 		return fmt.Errorf("replace the disk of node %s: %w", node, err)

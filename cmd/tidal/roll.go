@@ -219,11 +219,9 @@ func (a *app) rollStart(c *cli.Context) error {
 		a.say("there is nothing to roll")
 		return w.notBegun(nil)
 	}
-	if !c.Bool("yes") {
-		if err = a.confirm(fmt.Sprintf("%d of %d nodes of cluster %s will be restarted, at most %d at a time.",
-			len(p.Rolled()), len(p.Nodes), p.Cluster, max(p.Options.MaxUnavailable, 1)), p.Cluster); err != nil {
-			return w.notBegun(err)
-		}
+	if err = a.confirm(c, fmt.Sprintf("%d of %d nodes of cluster %s will be restarted, at most %d at a time.",
+		len(p.Rolled()), len(p.Nodes), p.Cluster, max(p.Options.MaxUnavailable, 1)), p.Cluster); err != nil {
+		return w.notBegun(err)
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -476,11 +474,9 @@ func (a *app) rollUnlock(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the roll: %w", err)
 	}
-	if !c.Bool("yes") {
-		what := fmt.Sprintf("Roll %d of %s (%s) ends wherever it is, and its operator can do nothing more.", r.ID, r.By, r.Status)
-		if err = a.confirm(what, strconv.FormatUint(r.ID, 10)); err != nil {
-			return err
-		}
+	what := fmt.Sprintf("Roll %d of %s (%s) ends wherever it is, and its operator can do nothing more.", r.ID, r.By, r.Status)
+	if err = a.confirm(c, what, strconv.FormatUint(r.ID, 10)); err != nil {
+		return err
 	}
 	why := "unlocked by " + claimant()
 	if reason := c.String("reason"); reason != "" {

@@ -167,10 +167,8 @@ func (a *app) tablesDrop(c *cli.Context) error {
 		return err
 	}
 	defer cl.Close()
-	if !c.Bool("yes") {
-		if err := a.confirm("This drops table "+name+" with all of its rows.", name); err != nil {
-			return err
-		}
+	if err := a.confirm(c, "This drops table "+name+" with all of its rows.", name); err != nil {
+		return err
 	}
 	if err := cl.DropTable(c.Context, name); err != nil {
 		return fmt.Errorf("drop table %s: %w", name, err)
@@ -179,8 +177,12 @@ func (a *app) tablesDrop(c *cli.Context) error {
 	return nil
 }
 
-// confirm asks the user to type word. Anything else is a refusal.
-func (a *app) confirm(what, word string) error {
+// confirm asks the user to type word, unless --yes is given. Anything else is a
+// refusal.
+func (a *app) confirm(c *cli.Context, what, word string) error {
+	if c.Bool("yes") {
+		return nil
+	}
 	a.say("%s Type %s to go on:", what, word)
 	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1<<10)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

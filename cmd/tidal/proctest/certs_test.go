@@ -2,6 +2,7 @@ package proctest_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/pki"
 )
 
 // tidal runs a command of the binary under test and returns its exit code and what
@@ -135,5 +137,36 @@ func certsRun(t *testing.T, faults string) *report {
 	t.Logf("%s", r)
 	wrong, _ := readBack(c.targets(), append(f.writes(), f.unsent(tables)...), followerLag)
 	showList(t, "read back", wrong)
+	if faults == "" {
+		c.returnsExpired(t)
+	}
 	return r
+}
+
+// returnsExpired has a node be away until its certificate has expired: it says so, and
+// comes back by the command that it names.
+func (c *cluster) returnsExpired(t *testing.T) {
+	t.Helper()
+	n := c.nodes[2]
+	n.kill()
+	then := time.Now().Add(-3 * time.Hour)
+	if _, err := pki.Renew(t.Context(), c.certs(), pki.Renewal{What: []string{"node/" + n.id}, Life: 2 * time.Hour}, then); err != nil {
+		t.Fatal(err)
+	}
+	n.start(t, "")
+	eventually(t, 10*time.Second, func() error {
+		if n.running() {
+			return errors.New(n.id + " runs with an expired certificate")
+		}
+		return nil
+	})
+	if code, said := n.cmd.ProcessState.ExitCode(), n.tail(2); code != 3 ||
+		!strings.Contains(said, "tls.crt: the certificate expired at") || !strings.Contains(said, "hint: renew it where it was made: tidal certs renew") {
+		t.Fatalf("exit %d\n%s", code, said)
+	}
+	if code, out := c.tidal(t, "certs", "renew", "node/"+n.id, "--dir", c.certs()); code != 0 {
+		t.Fatalf("exit %d\n%s", code, out)
+	}
+	n.start(t, "")
+	c.healthy(t, 30*time.Second)
 }
