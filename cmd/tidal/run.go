@@ -73,6 +73,7 @@ func (a *app) commands() []*cli.Command {
 		a.rowsCommand(),
 		a.statusCommand(),
 		a.nodeCommand(),
+		a.clusterCommand(),
 		a.rollCommand(),
 		a.topCommand(),
 		a.checkCommand(),

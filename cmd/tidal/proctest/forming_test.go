@@ -12,7 +12,8 @@ import (
 )
 
 // TestForming starts two of three listed members. They must wait for the third,
-// and say so: a cluster formed without it could form twice.
+// and say so: a cluster formed without it could form twice. An operator may have
+// them go on.
 func TestForming(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{})
@@ -29,6 +30,14 @@ func TestForming(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	// An operator has it form without the third, which is a founder all the same when it
+	// comes. One alone is no majority.
+	if code, out := c.tidal(t, c.asAdmin("cluster", "init", "--members", "n1", "--yes")...); code != 7 || !strings.Contains(out, "1 of the 3 listed members are named") {
+		t.Fatalf("exit %d\n%s", code, out)
+	}
+	if code, out := c.tidal(t, c.asAdmin("cluster", "init", "--members", "n2,n1", "--yes")...); code != 0 || !strings.Contains(out, "is formed with n1, n2\n") || !strings.Contains(out, "start n3 with an empty") {
+		t.Fatalf("exit %d\n%s", code, out)
 	}
 	c.nodes[2].start(t, c.o.faults)
 	c.healthy(t, 30*time.Second)

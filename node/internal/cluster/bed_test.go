@@ -51,6 +51,7 @@ type node struct {
 	join      []string
 	wiped     byte        // how often its disk was lost
 	unproven  bool        // the proof of the address is switched off
+	part      bool        // a cluster without some members has the others alone as voters
 	mute      atomic.Bool // it sends no heartbeats
 	starts    uint32
 	fs        *vfs.MemFS
@@ -164,7 +165,7 @@ func (n *node) start() {
 	r.cluster = cluster.New(cluster.Options{
 		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
-		Log: log, NoAddressProof: n.unproven, Events: func(e api.Event) {
+		Log: log, NoAddressProof: n.unproven, PartVoters: n.part, Events: func(e api.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.mu.events = append(r.mu.events, e)

@@ -88,6 +88,7 @@ type Options struct {
 	AdvertiseMember bool // faults for tests: see node.Faults
 	NoAddressProof  bool
 	NoFrontier      bool
+	PartVoters      bool // a cluster that forms without some members has the others alone as voters
 }
 
 // Cluster is this node's membership. Its methods may be called from any
@@ -128,10 +129,11 @@ type Cluster struct {
 
 	mu struct {
 		sync.Mutex
-		formation *wire.Formation // nil until the node belongs to a cluster
-		replica   uint64          // raft id of the replica of the meta group, if it was admitted later; else 0
-		waiting   string          // why it does not, for people
-		said      time.Time       // when that was last logged
+		formation *wire.Formation   // nil until the node belongs to a cluster
+		replica   uint64            // raft id of the replica of the meta group, if it was admitted later; else 0
+		waiting   string            // why it does not, for people
+		untold    map[string]string // why founders have not taken the list, for people
+		said      time.Time         // when one of these was last logged
 		lease     leaseState
 		meta      ready.Latch
 		level     map[api.TableID]*ready.Latch
@@ -174,6 +176,7 @@ func New(o Options) *Cluster {
 	c.mu.unlevel = map[api.TableID]bool{}
 	c.mu.moved = map[api.TableID]time.Time{}
 	c.mu.tried = map[string]attempt{}
+	c.mu.untold = map[string]string{}
 	c.mu.lease.why = "it was not asked for yet"
 	if c.o.Events == nil {
 		c.o.Events = func(api.Event) {}

@@ -59,23 +59,17 @@ func (c *Cluster) setWaiting(why string) {
 // tryForm asks all members, and proposes the cluster if they agree and this node
 // has the lowest id. It returns what is missing.
 func (c *Cluster) tryForm(ctx context.Context) (string, error) {
-	f := &wire.Formation{Cluster: c.o.Name}
-	_, _ = rand.Read(f.ClusterID[:]) // never fails
+	f := &wire.Formation{Cluster: c.o.Name, ClusterID: newClusterID()}
 	ids := slices.Sorted(maps.Keys(c.o.Members))
+	found := c.probeAll(ctx)
 	var missing []string
 	for _, id := range ids {
-		m := wire.Founder{Node: id, Address: c.o.Members[id]}
-		if id == c.o.Node {
-			m.Disk = c.o.Identity.Disk
-		} else {
-			remote, err := c.probe(ctx, id)
-			if err != nil && !remote.ClusterID.IsZero() {
-				return c.askToJoin(ctx, m.Address) // there is a cluster: it cannot be formed again
-			}
-			if err != nil {
-				missing = append(missing, err.Error())
-			}
-			m.Disk = remote.Disk
+		m, p := wire.Founder{Node: id, Address: c.o.Members[id], Disk: found[id].hello.Disk}, found[id]
+		if p.err != nil && !p.hello.ClusterID.IsZero() {
+			return c.askToJoin(ctx, m.Address) // there is a cluster: it cannot be formed again
+		}
+		if p.err != nil {
+			missing = append(missing, p.err.Error())
 		}
 		f.Members = append(f.Members, m)
 	}
@@ -86,6 +80,11 @@ func (c *Cluster) tryForm(ctx context.Context) (string, error) {
 		return "node " + ids[0] + " has the lowest id and is to propose the cluster", nil
 	}
 	return "", c.take(f, 0)
+}
+
+func newClusterID() (id api.ClusterID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
 }
 
 // probe asks a listed member whether it could form this cluster now. With an
@@ -128,14 +127,15 @@ func (c *Cluster) answerProbe(payload []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// accept takes the lowest member's proposal, unless this node has taken another.
+// accept takes the proposal of the lowest member that is there, unless this node has
+// taken another.
 func (c *Cluster) accept(from wire.Hello, payload []byte) error {
 	f, err := wire.DecodeFormation(payload)
 	if err != nil {
 		return err
 	}
-	if len(f.Members) == 0 || f.Members[0].Node != from.Incarnation.Node || f.Members[0].Disk != from.Disk {
-		return refusal("%s proposed a cluster, and only the member with the lowest id may", from.Incarnation)
+	if p := f.Proposer(); p.Node != from.Incarnation.Node || p.Disk != from.Disk {
+		return refusal("%s proposed a cluster, and only the member with the lowest id of those that are there may", from.Incarnation)
 	}
 	if old := c.formation(); old != nil {
 		if old.ClusterID == f.ClusterID {
@@ -151,7 +151,7 @@ func (c *Cluster) accept(from wire.Hello, payload []byte) error {
 			return refusal("node %s has another member list: %s", c.o.Node, c.list())
 		}
 	}
-	if len(f.Members) != len(c.o.Members) || f.Cluster != c.o.Name {
+	if len(f.Members) != len(c.o.Members) && !c.o.PartVoters || f.Cluster != c.o.Name {
 		return refusal("node %s has another member list: %s", c.o.Node, c.list())
 	}
 	return c.take(&f, 0)
@@ -190,38 +190,54 @@ func (c *Cluster) take(f *wire.Formation, replica uint64) error {
 }
 
 // herald brings the proposal to members that have not taken it, also after a
-// restart in the middle, until each has had a lease. Only the proposer does.
+// restart in the middle, until each has had a lease. Only the proposer does. Who was
+// away when the cluster formed asks to be admitted.
 func (c *Cluster) herald(ctx context.Context) error {
 	f := c.formation()
-	if f.Members[0].Node != c.o.Node || c.admitted() {
+	if f.Proposer().Node != c.o.Node || c.admitted() {
 		return nil
 	}
 	payload := wire.AppendFormation(nil, f)
-	done := map[string]bool{c.o.Node: true}
-	for len(done) < len(f.Members) {
-		for _, m := range f.Members {
-			if done[m.Node] {
-				continue
-			}
-			if now, ok := c.View().Member(m.Node); !ok || !now.Last.IsZero() {
-				done[m.Node] = true
-				continue
-			}
-			call, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, _, err := c.o.Net.CallAddress(call, m.Address, wire.MethodFormAccept, payload)
-			cancel()
-			if err != nil {
-				c.o.Log.WarnContext(ctx, "a founding member has not taken the list", "member", m.Node, "error", err)
-				continue
-			}
-			done[m.Node] = true
-		}
+	left := slices.DeleteFunc(slices.Clone(f.Members), func(m wire.Founder) bool { return m.Node == c.o.Node || m.Disk.IsZero() })
+	for len(left) > 0 {
+		left = slices.DeleteFunc(left, func(m wire.Founder) bool {
+			err := c.bring(ctx, m, payload)
+			c.noteUntold(m, err)
+			return err == nil
+		})
 		if c.metaNow.Load().Term == 0 {
 			c.o.Host.Campaign(uint64(api.MetaGroup)) // nobody leads yet: no need to wait for a timeout
 		}
 		if c.sleep(ctx, 250*time.Millisecond, nil) {
-			return nil
+			break
 		}
 	}
 	return nil
+}
+
+// bring brings the proposal to a member, unless it has had a lease.
+func (c *Cluster) bring(ctx context.Context, m wire.Founder, payload []byte) error {
+	if now, ok := c.View().Member(m.Node); !ok || !now.Last.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, _, err := c.o.Net.CallAddress(ctx, m.Address, wire.MethodFormAccept, payload)
+	return err
+}
+
+// noteUntold keeps why a founder has not taken the list, which is logged now and then;
+// nil: it has.
+func (c *Cluster) noteUntold(m wire.Founder, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		delete(c.mu.untold, m.Node)
+		return
+	}
+	c.mu.untold[m.Node] = fmt.Sprintf("member %s at %s has not taken the founding list: %s", m.Node, m.Address, publicCause(err))
+	if time.Since(c.mu.said) > sayWaiting {
+		c.mu.said = time.Now()
+		c.o.Log.Warn("a founding member has not taken the list", "member", m.Node, "error", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"tidal/node/api"
@@ -97,6 +98,8 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return c.answerProbe(payload)
 	case wire.MethodFormAccept:
 		return nil, c.accept(from, payload)
+	case wire.MethodFound:
+		return c.answerFound(ctx, payload)
 	case wire.MethodJoin:
 		return c.answerJoin(ctx, from, payload)
 	}
@@ -353,7 +356,11 @@ func (c *Cluster) Waiting() string {
 	case c.mu.formation == nil:
 		return c.mu.waiting
 	case !c.mu.lease.granted:
-		return c.mu.lease.why
+		why := []string{c.mu.lease.why}
+		for _, node := range slices.Sorted(maps.Keys(c.mu.untold)) {
+			why = append(why, c.mu.untold[node])
+		}
+		return strings.Join(why, "; ")
 	}
 	return ""
 }

@@ -98,7 +98,7 @@ func (d *draft) needs(m wire.Member) string {
 	for _, o := range d.Members {
 		if o.Voter || o.Rising {
 			all = append(all, o.Node)
-			if o.Voter && o.Node != m.Node {
+			if o.Voter && o.Node != m.Node && !o.Disk.IsZero() {
 				left = append(left, o.Node)
 			}
 		}

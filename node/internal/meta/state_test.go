@@ -88,7 +88,11 @@ func disk(node string) (d api.DiskID) {
 func formation(nodes ...string) wire.Formation {
 	f := wire.Formation{ClusterID: api.ClusterID{7}, Cluster: "prod"}
 	for _, n := range nodes {
-		f.Members = append(f.Members, wire.Founder{Node: n, Disk: disk(n), Address: "https://" + n, Zone: "z-" + n})
+		d := disk(n)
+		if there, away := strings.CutSuffix(n, "-"); away {
+			n, d = there, api.DiskID{}
+		}
+		f.Members = append(f.Members, wire.Founder{Node: n, Disk: d, Address: "https://" + n, Zone: "z-" + n})
 	}
 	return f
 }
@@ -100,7 +104,8 @@ func (g *group) form(nodes ...string) {
 	g.store(changes)
 }
 
-// TestState runs the scripts in testdata. A command is a line:
+// TestState runs the scripts in testdata. A cluster forms of nodes, a- being one that
+// is away. A command is a line:
 //
 //	grant INCARNATION [address=A] [zone=Z] [version=V] [disk=NODE] [draining]
 //	drain|undrain|expire|withdraw INCARNATION

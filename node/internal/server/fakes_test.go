@@ -102,6 +102,12 @@ func (b *below) ReplaceNode(ctx context.Context, node string) error {
 	return b.err
 }
 
+func (b *below) Found(ctx context.Context, members []string) (api.Founded, error) {
+	b.name = "found " + strings.Join(members, ",")
+	b.await(ctx)
+	return api.Founded{Cluster: "prod", Proposer: members[0], Members: members, Without: []string{}}, b.err
+}
+
 func (b *below) Table(_ context.Context, name string) (api.Table, error) {
 	b.name = name
 	return api.Table{Name: name, ID: 2, Owner: "b", Term: 4, Replicas: []api.Replica{}}, b.err

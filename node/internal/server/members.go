@@ -19,6 +19,8 @@ type Members interface {
 	MoveReplica(ctx context.Context, table, from, to string) (api.Table, error)
 	// ReplaceNode lets a member whose disk is gone come back with an empty one.
 	ReplaceNode(ctx context.Context, node string) error
+	// Found has the cluster form with these of the listed members alone.
+	Found(ctx context.Context, members []string) (api.Founded, error)
 }
 
 func replicasRoute() *route {

@@ -109,7 +109,7 @@ func fixedRoutes(o Options) map[string]*route {
 		get("/v1/node/requests", needReader, (*exchange).requests),
 		rollsRoute(),
 	}
-	routes = append(routes, revokedRoute(), rotationRoute())
+	routes = append(routes, revokedRoute(), rotationRoute(), foundRoute())
 	for _, rt := range nodeRoutes("/v1/node/") {
 		routes = append(routes, rt)
 	}

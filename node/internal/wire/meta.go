@@ -33,10 +33,10 @@ type Formation struct {
 	Members   []Founder // in the order of their nodes; all are meta voters
 }
 
-// Founder is a node that took part in forming the cluster.
+// Founder is a node of the list with which the cluster formed.
 type Founder struct {
 	Node    string
-	Disk    api.DiskID
+	Disk    api.DiskID // zero: it was away, and is admitted with the first that it brings
 	Address string
 	Zone    string
 }
@@ -50,6 +50,16 @@ func (f *Formation) Replica(node string) uint64 {
 		}
 	}
 	return 0
+}
+
+// Proposer returns who proposed the cluster: the first member that was there.
+func (f *Formation) Proposer() Founder {
+	for _, m := range f.Members {
+		if !m.Disk.IsZero() {
+			return m
+		}
+	}
+	return Founder{}
 }
 
 // AppendFormation appends the stored form of f, whose members must be in order.

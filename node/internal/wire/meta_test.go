@@ -84,6 +84,7 @@ func metaCodecs() []codec {
 			wire.MetaAnswer{Code: api.CodeTableExists, Message: "so"}),
 		codecOf("join request", wire.AppendJoinRequest, wire.DecodeJoinRequest,
 			wire.JoinRequest{Address: "https://d:8433", Zone: "z4", Known: true}),
+		codecOf("founding", wire.AppendFounding, wire.DecodeFounding, wire.Founding{List: "a=x b=y ", Members: []string{"a", "b"}}),
 		codecOf("admission", wire.AppendAdmission, wire.DecodeAdmission, wire.Admission{Replica: 12, Formation: wire.Formation{
 			ClusterID: api.ClusterID{7}, Cluster: "prod", Members: []wire.Founder{{Node: "a", Disk: api.DiskID{1}, Address: "https://a:8433"}},
 		}}),
@@ -150,6 +151,16 @@ func TestMetaRefuses(t *testing.T) {
 		if _, err := wire.DecodeFormation(wire.AppendFormation(nil, &f)); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("members %v: %v", nodes, err)
 		}
+	}
+}
+
+func TestFormationProposer(t *testing.T) {
+	f := wire.Formation{Members: []wire.Founder{{Node: "a"}, {Node: "b", Disk: api.DiskID{1}}, {Node: "c", Disk: api.DiskID{2}}}}
+	if p := f.Proposer(); p.Node != "b" {
+		t.Errorf("the proposer is %q, want b", p.Node)
+	}
+	if p := (&wire.Formation{}).Proposer(); p.Node != "" {
+		t.Errorf("the proposer of nobody is %q", p.Node)
 	}
 }
 

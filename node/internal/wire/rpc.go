@@ -30,6 +30,7 @@ const (
 	MethodRelay                        // a row request, to a node that reaches the table's owner
 	MethodMetaRead                     // how far the meta group is, as its leader knows for certain
 	MethodDigest                       // the hash of a replica at the next mark, or a mark
+	MethodFound                        // propose a cluster without some of the listed members
 )
 
 // Call is one call's frame.
