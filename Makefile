@@ -35,7 +35,7 @@ help:
 	@echo 'make torn              damage at every byte of a small database: each is noticed'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make rotate N=5        rotate the authority, killing the command and a node in every phase, N times'
-	@echo 'make interop           etcd and nats-server on certificates of tidal certs gen; builds both'
+	@echo 'make interop           etcd and nats-server on our certificates, etcd and a real sshd under tidal roll; builds and installs them'
 	@echo 'make pages             the commands of README.md and docs/first-five-minutes.md, as printed'
 	@echo 'make fuzz T=10m        each fuzz target for so long; F=NAME one of them'
 	@echo 'make bench             the benchmarks of the packages'
@@ -135,14 +135,19 @@ rolltrouble:
 rotate:
 	TIDAL_ROTATE=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestCertsRotate' $(PROCTEST)
 
-# The two are built in modules of their own, so that nothing of them gets into ours.
+# They are built in modules of their own, so that nothing of them gets into ours. The sshd
+# is installed if it is missing: this target skips nothing.
 ETCD ?= v3.7.3
 NATS ?= v2.15.2
-interop: .interop/etcd .interop/nats-server
-	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 10m -v -run 'TakesOurCertificates$$' $(PROCTEST)
+interop: .interop/etcd .interop/etcdctl .interop/nats-server
+	.ci/sshd
+	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 15m -v -run 'TakesOurCertificates$$|^TestRoll(SSH|Etcd)$$' $(PROCTEST)
 
 .interop/etcd:
 	.ci/foreign go.etcd.io/etcd/server/v3 $(ETCD) . $@
+
+.interop/etcdctl:
+	.ci/foreign go.etcd.io/etcd/etcdctl/v3 $(ETCD) . $@
 
 .interop/nats-server:
 	.ci/foreign github.com/nats-io/nats-server/v2 $(NATS) . $@

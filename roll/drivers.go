@@ -2,11 +2,8 @@ package roll
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 )
@@ -18,35 +15,29 @@ const (
 	DriverManual  = "manual"  // somebody does
 )
 
-// presetSSH is the command of the preset systemd-ssh.
-const presetSSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} sudo systemctl restart tidal"
+// The presets' commands. Nothing of a node's name is read by a shell at the other
+// end, and -- keeps ssh from taking a host for an option.
+const (
+	presetSSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -- {host} sudo systemctl restart tidal"
+	// A machine is reached as ID.vm.APP.internal.
+	presetFly = `curl -fsS --max-time 60 -X POST -H "Authorization: Bearer $FLY_API_TOKEN"` +
+		` "${FLY_API_HOSTNAME:-https://api.machines.dev}"/v1/apps/"$FLY_APP_NAME"/machines/{label}/restart`
+)
 
 // Preset returns the command that a name stands for; another is a command itself.
 func Preset(command string) string {
-	if command == "systemd-ssh" {
+	switch command {
+	case "systemd-ssh":
 		return presetSSH
+	case "fly-machines":
+		return presetFly
 	}
 	return command
 }
 
-// CommandError is a driver's command that failed. Whether the node restarted all
-// the same its peers know.
-type CommandError struct {
-	Command string
-	Output  string
-	Err     error
-}
-
-// Error says what the command said.
-func (e *CommandError) Error() string {
-	return fmt.Sprintf("%s: %v: %.500s", e.Command, e.Err, strings.TrimSpace(e.Output))
-}
-
-// Unwrap returns what ended the command.
-func (e *CommandError) Unwrap() error { return e.Err }
-
-// Exec restarts nodes by a command of the shell, in which {node}, {address} and
-// {host} stand for the node's id, its URL, and the host in that.
+// Exec restarts nodes by a command of the shell, in which {node}, {address}, {host}
+// and {label} stand for the node's id, its URL, the host in that, and the first
+// label of that host.
 type Exec struct {
 	Command string
 	Cluster Cluster       // asked for the claim once more before the command is run
@@ -57,35 +48,36 @@ type Exec struct {
 // else would stop one whose roll is somebody else's by now: the claim is renewed
 // right before, which a node grants only to the epoch in force.
 func (d *Exec) Restart(ctx context.Context, n Node, h Hold) error {
+	line, err := d.line(n)
+	if err != nil {
+		return err
+	}
 	if n.Live() {
-		if _, err := d.Cluster.Drain(ctx, n.ID, h); err != nil {
+		if _, err = d.Cluster.Drain(ctx, n.ID, h); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.Limit)
-	defer cancel()
-	command := d.line(n)
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command) //nolint:gosec // the operator's own command
-	cmd.WaitDelay = time.Second                               // for what it left running with its output
-	cmd.Env = append(os.Environ(), "TIDAL_NODE="+n.ID, "TIDAL_ADDRESS="+n.Address, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll))
-	out, err := cmd.CombinedOutput()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return &CommandError{Command: command, Output: string(out), Err: err}
-	}
-	return nil
+	return Shell(ctx, d.Limit, line, "TIDAL_NODE="+n.ID, "TIDAL_ADDRESS="+n.Address, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll))
 }
 
-// line is the command for a node. Ids and addresses are quoted: they go through a
-// shell.
-func (d *Exec) line(n Node) string {
+// line is the command for a node. What stands for the placeholders is quoted for
+// the shell here, and harmless in one that reads it again elsewhere.
+func (d *Exec) line(n Node) (string, error) {
 	host := n.Address
 	if u, err := url.Parse(n.Address); err == nil && u.Hostname() != "" {
 		host = u.Hostname()
 	}
-	return strings.NewReplacer("{node}", quoted(n.ID), "{address}", quoted(n.Address), "{host}", quoted(host)).Replace(d.Command)
+	label, _, _ := strings.Cut(host, ".")
+	words := []string{}
+	for _, w := range []struct{ name, word string }{{"node", n.ID}, {"host", host}, {"label", label}, {"address", n.Address}} {
+		// The brackets of an IPv6 address belong into a URL.
+		if err := CheckWord("the "+w.name+" of node "+n.ID, strings.NewReplacer("[", "", "]", "").Replace(w.word)); err != nil {
+			return "", err
+		}
+		words = append(words, "{"+w.name+"}", quoted(w.word))
+	}
+	return strings.NewReplacer(words...).Replace(d.Command), nil
 }
-
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Manual tells somebody to restart a node, and leaves it to them.
 type Manual struct {

@@ -34,6 +34,8 @@ type Question struct {
 	AllowUnavailable bool      // tables with a single replica may wait for it
 	Refused          uint64    // requests refused since the roll began
 	MaxRefusals      uint64
+	Kind             string // of the cluster; "": tidal
+	Canary           bool   // in a cluster that counts nothing itself, one counts
 }
 
 // shownNames is how many names a finding lists.
@@ -42,6 +44,9 @@ const shownNames = 5
 // Checks answers a question with every check there is, by name, in a fixed order.
 // Nothing that is missing from the view counts as well.
 func Checks(v *View, q Question) []Check {
+	if v.Kind == KindGeneric {
+		return countedChecks(v, q)
+	}
 	return []Check{
 		checkView(v, q), checkMembers(v, q), checkBudget(v, q), checkClaims(v, q), checkMeta(v, q),
 		checkTables(v, q), checkSingles(v, q), checkOwners(v, q), checkMoves(v, q), checkRefused(q),
@@ -235,6 +240,9 @@ func checkMoves(v *View, q Question) Check {
 }
 
 func checkRefused(q Question) Check {
+	if q.Kind == KindGeneric {
+		return canaryRefused(q)
+	}
 	c := Check{Name: "refused", Level: OK, Detail: fmt.Sprintf("%d requests were refused since the roll began", q.Refused)}
 	if q.Refused > q.MaxRefusals {
 		c.Level = Block

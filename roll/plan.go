@@ -39,9 +39,21 @@ type Plan struct {
 	ClusterID string    `json:"cluster_id"`
 	Made      time.Time `json:"made"`
 	Options   Options   `json:"options"`
-	Nodes     []Planned `json:"nodes"`  // in the order in which they will be rolled, then those that are left alone
-	Tables    string    `json:"tables"` // hash of the tables with their replicas
-	Checks    []Check   `json:"checks"` // of the first node; of others those that block or warn
+	Nodes     []Planned `json:"nodes"`          // in the order in which they will be rolled, then those that are left alone
+	Tables    string    `json:"tables"`         // hash of the tables with their replicas
+	Checks    []Check   `json:"checks"`         // of the first node; of others those that block or warn
+	Kind      string    `json:"kind,omitempty"` // of the cluster; "": tidal
+	// Commands are what is run in a generic cluster, in that order.
+	Commands []PlannedCommand `json:"commands,omitempty"`
+	// Canary is asked all the while; "": there is none.
+	Canary string `json:"canary,omitempty"`
+}
+
+// PlannedCommand is a command of a plan, word for word.
+type PlannedCommand struct {
+	Node    string `json:"node"`
+	What    string `json:"what"` // drain, restart, ready, …
+	Command string `json:"command"`
 }
 
 // Planned is a node in a plan.
@@ -63,7 +75,7 @@ func NewPlan(v *View, o Options) (*Plan, error) {
 		}
 	}
 	p := &Plan{
-		Format: planVersion, Cluster: v.Cluster, ClusterID: v.ClusterID, Made: v.At.UTC(), Options: o,
+		Format: planVersion, Cluster: v.Cluster, ClusterID: v.ClusterID, Made: v.At.UTC(), Options: o, Kind: v.Kind, Canary: v.Canary,
 		Tables: fingerprint(v), Checks: []Check{},
 	}
 	var rolled, left []Planned
@@ -80,7 +92,7 @@ func NewPlan(v *View, o Options) (*Plan, error) {
 	for i, x := range rolled {
 		all := Checks(v, p.question([]string{x.Node}))
 		if i > 0 { // of the first node every check is shown
-			all = slices.DeleteFunc(all, func(c Check) bool { return c.Level == OK || c.Name == "budget" })
+			all = slices.DeleteFunc(all, func(c Check) bool { return c.Level == OK || c.Level == Unknown || c.Name == "budget" })
 			for k := range all {
 				all[k].Detail = "node " + x.Node + ": " + all[k].Detail
 			}
@@ -118,7 +130,7 @@ func (p *Plan) Rolled() []string {
 func (p *Plan) question(nodes []string) Question {
 	return Question{
 		Nodes: nodes, MaxUnavailable: max(p.Options.MaxUnavailable, len(nodes)), AllowUnavailable: p.Options.AllowUnavailable,
-		MaxRefusals: p.Options.MaxRefusals,
+		MaxRefusals: p.Options.MaxRefusals, Kind: p.Kind, Canary: p.Canary != "",
 	}
 }
 

@@ -39,6 +39,8 @@ type Report struct {
 	P99Before float64             `json:"p99_before_ms"`
 	P99During float64             `json:"p99_during_ms"`
 	Nodes     []NodeReport        `json:"nodes"`
+	Kind      string              `json:"kind,omitempty"`   // of the cluster; "": tidal
+	Canary    *CanaryReport       `json:"canary,omitempty"` // its failures count as refused
 }
 
 // NodeReport is what clients met at one node.

@@ -104,6 +104,8 @@ type Runner struct {
 	Before, After func(ctx context.Context, node string) error
 	// Stop asks for a pause at the next place where that is safe.
 	Stop <-chan struct{}
+	// Canary counts for a cluster that does not; nil: there is none.
+	Canary *Canary
 
 	counter  counter
 	saying   sync.Mutex // held while Say is called
@@ -173,7 +175,7 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 	var g errgroup.Group
 	g.Go(func() error { r.keep(run, cancel); return nil })
 	g.Go(func() error { r.counter.run(run); return nil })
-	err := r.all(run)
+	err := r.watched(run)
 	if errors.Is(context.Cause(run), ErrTaken) {
 		err = ErrTaken
 	}
@@ -189,6 +191,7 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 	}
 	r.counter.sample(ctx)
 	report := r.counter.report(r.Roll.ID, r.Plan)
+	r.addCanary(report)
 	if errors.Is(err, ErrTaken) {
 		report.Status = "taken"
 		return report, err
@@ -197,7 +200,7 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 	var trouble *TroubleError
 	switch {
 	case err == nil:
-		if c := checkRefused(Question{Refused: report.Refused, MaxRefusals: r.Plan.Options.MaxRefusals}); c.Level == Block {
+		if c := checkRefused(r.question(nil)); c.Level == Block {
 			trouble = &TroubleError{Why: c.Detail, Hint: c.Hint}
 			err = trouble
 		}
@@ -270,7 +273,7 @@ func (r *Runner) giveUp(ctx context.Context, err error) error {
 	for _, id := range r.holding() {
 		r.hold(id, false)
 		if undone := r.Cluster.Undrain(undo, id, r.me()); undone != nil {
-			r.say(Event{Event: "note", Node: id, Note: "its claim could not be given up, and runs out by itself: " + undone.Error()})
+			r.say(Event{Event: "note", Node: id, Note: r.Plan.notUndone(undone)})
 		}
 	}
 	if !errors.Is(err, errAsked) {
@@ -342,7 +345,7 @@ func (r *Runner) batch(v *View, rest []string) []string {
 // question asks the gate about nodes now.
 func (r *Runner) question(nodes []string) Question {
 	q := r.Plan.question(nodes)
-	q.Expected, q.Refused = r.Plan.Expected(), r.counter.refused()
+	q.Expected, q.Refused = r.Plan.Expected(), r.refused()
 	r.mu.Lock()
 	q.After = r.mu.last
 	r.mu.Unlock()
@@ -456,6 +459,9 @@ func (r *Runner) keep(ctx context.Context, taken context.CancelCauseFunc) {
 }
 
 func (r *Runner) renewClaims(ctx context.Context) {
+	if r.Plan.Kind == KindGeneric {
+		return // nothing there runs out
+	}
 	r.renewing.Lock()
 	defer r.renewing.Unlock()
 	for _, id := range r.holding() {

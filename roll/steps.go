@@ -238,29 +238,15 @@ func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
 	switch code := api.CodeOf(err); {
 	case code == api.CodeStaleEpoch:
 		return ErrTaken
-	case err != nil:
+	case err != nil && !notYet(err):
 		return &TroubleError{Node: id, Why: fmt.Sprintf("the drain of node %s cannot be claimed: %v", id, err)}
 	}
 	r.hold(id, true)
-	if err = r.note(ctx, id, StateDrain, d, fmt.Sprintf("it owns %d tables", owned)); err != nil {
+	if err = r.note(ctx, id, StateDrain, d, r.Plan.drained(owned)); err != nil {
 		return err
 	}
-	err = r.await(ctx, wait{what: fmt.Sprintf("node %s to hand over its tables", id), node: id, safe: true}, func(v *View) (bool, string, error) {
-		owned, refusal := r.Cluster.Drain(ctx, id, r.me())
-		if api.CodeOf(refusal) == api.CodeStaleEpoch {
-			return false, "", ErrTaken
-		}
-		if refusal != nil {
-			return false, "it does not answer: " + refusal.Error(), nil //nolint:nilerr // that is how far it is
-		}
-		alone := 0 // nobody else can own these
-		for i := range v.Tables {
-			if t := &v.Tables[i]; len(t.Replicas) == 1 && t.on([]string{id}) {
-				alone++
-			}
-		}
-		leads := v.MetaLeader == id && metaVoters(v) > 1
-		return owned <= alone && !leads, fmt.Sprintf("it owns %d tables, and leads the metadata: %t", owned, leads), nil
+	err = r.await(ctx, wait{what: fmt.Sprintf("node %s to hand over what it has", id), node: id, safe: true}, func(v *View) (bool, string, error) {
+		return r.handsOver(ctx, id, v)
 	})
 	if err != nil {
 		return err
@@ -278,7 +264,26 @@ func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
 	if err != nil {
 		return err
 	}
-	return r.note(ctx, id, StatePeersAcked, d, "")
+	return r.note(ctx, id, StatePeersAcked, d, r.Plan.notKnown("who sends it requests still"))
+}
+
+// handsOver renews the claim on a node's drain, and says how far the hand-over is.
+func (r *Runner) handsOver(ctx context.Context, id string, v *View) (done bool, how string, _ error) {
+	owned, err := r.Cluster.Drain(ctx, id, r.me())
+	switch {
+	case api.CodeOf(err) == api.CodeStaleEpoch:
+		return false, "", ErrTaken
+	case err != nil:
+		return false, refusal(err), nil
+	}
+	alone := 0 // nobody else can own these
+	for i := range v.Tables {
+		if t := &v.Tables[i]; len(t.Replicas) == 1 && t.on([]string{id}) {
+			alone++
+		}
+	}
+	leads := v.MetaLeader == id && metaVoters(v) > 1
+	return owned <= alone && !leads, r.Plan.handing(owned, leads), nil
 }
 
 func metaVoters(v *View) int {
@@ -302,11 +307,11 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData, resumed b
 		case !ok:
 			return false, "", &TroubleError{Node: id, Why: fmt.Sprintf("node %s is no member any more", id)}
 		case n.Incarnation == "":
-			return false, "it has no lease", nil
+			return false, n.why(), nil
 		case n.Incarnation == d.Before && resumed && n.Live() && !n.Draining:
 			return false, "", errBegin
 		case n.Incarnation == d.Before:
-			return false, fmt.Sprintf("its peers know it as %s still, %s", d.Before, n.why()), nil
+			return false, r.Plan.asBefore(d.Before, n.why()), nil
 		}
 		d.After, version = n.Incarnation, n.Version
 		return true, "", nil
@@ -363,8 +368,8 @@ func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
 		}
 	}
 	r.resumeAs(ctx, id, &d)
-	if err := r.Cluster.Undrain(ctx, id, r.me()); api.CodeOf(err) == api.CodeStaleEpoch { // a claim died with the run before, but for a late one
-		return ErrTaken
+	if err := r.giveBack(ctx, id); err != nil {
+		return err
 	}
 	for _, s := range []struct {
 		state State
@@ -457,7 +462,7 @@ func (r *Runner) ownersBack(ctx context.Context, id string, d nodeData) error {
 	if err != nil {
 		return err
 	}
-	text := ""
+	text := r.Plan.notKnown("what it should lead")
 	if away > 0 {
 		text = fmt.Sprintf("%d tables stay where they are for now", away)
 	}

@@ -7,6 +7,9 @@ import (
 
 // View is a cluster at one moment, as a quorum of it and each of its nodes say.
 type View struct {
+	Kind       string    // KindGeneric, or "" of tidal
+	Quorum     int       // of a generic cluster: how many nodes must be ready
+	Canary     string    // of a generic cluster: the command; "": there is none
 	At         time.Time // when it was begun
 	Cluster    string
 	ClusterID  string
@@ -41,10 +44,10 @@ func (n *Node) Ready() bool { return n.Live() && len(n.Wrong) == 0 }
 // why says what keeps a node from being ready.
 func (n *Node) why() string {
 	switch {
-	case n.Incarnation == "":
-		return "it has no lease"
 	case n.Silent != "":
 		return n.Silent
+	case n.Incarnation == "":
+		return "it has no lease"
 	case len(n.Wrong) > 0:
 		return n.Wrong[0]
 	}

@@ -25,7 +25,9 @@ const module = "tidal"
 // table of CONTRIBUTING.md.
 func rooms() map[string][]string {
 	return map[string][]string{
-		"cmd/tidal": {"cmd/tidal/early", "node", "node/config", "node/api", "node/client", "pki", "roll", "tui"},
+		"cmd/tidal": {"cmd/tidal/early", "node", "node/config", "node/api", "node/client", "pki", "roll", "roll/generic", "tui"},
+
+		"roll/generic": {"roll", "node/api", "node/client"},
 
 		"roll": {"node/api", "node/client"},
 		"tui":  {"node/api", "node/client"},

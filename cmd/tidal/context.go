@@ -18,6 +18,8 @@ import (
 	"tidal/node/client"
 	"tidal/node/config"
 	"tidal/pki"
+	"tidal/roll"
+	"tidal/roll/generic"
 )
 
 // contexts is the operator's file: the clusters that this user works with.
@@ -34,6 +36,8 @@ type clusterContext struct {
 	CA        string   `toml:"ca"`
 	Cert      string   `toml:"cert"`
 	Key       string   `toml:"key"`
+
+	generic.Settings // of a cluster that is not tidal
 }
 
 // certsLook is how often a command that runs for long looks for new certificates.
@@ -51,6 +55,9 @@ type target struct {
 // String names the target as commands that change something announce it.
 func (t target) String() string {
 	at := strings.Join(t.Endpoints, ", ")
+	if t.Kind == roll.KindGeneric {
+		return fmt.Sprintf("%s (%s: %s)", t.name, t.Kind, strings.Join(slices.Sorted(maps.Keys(t.Nodes)), ", "))
+	}
 	if t.name == "" {
 		return at
 	}
@@ -104,7 +111,7 @@ func (a *app) target(c *cli.Context) (target, error) {
 	if !ok {
 		return target{}, withHint(usagef("%s has no cluster %q", path, name), knownClusters(name, file))
 	}
-	return target{name: name, clusterContext: known}, nil
+	return target{name: name, clusterContext: known}, known.checkKind(name, path)
 }
 
 func knownClusters(name string, file contexts) string {
@@ -197,6 +204,9 @@ func (a *app) connectToChange(c *cli.Context) (*client.Client, error) {
 }
 
 func (t target) connect() (*client.Client, error) {
+	if t.Kind == roll.KindGeneric {
+		return nil, withHint(usagef("cluster %s is not of tidal: its kind is %s", t.name, t.Kind), "tidal roll can restart its nodes: docs/rolling.md")
+	}
 	o := client.Options{Endpoints: t.Endpoints}
 	if t.files() != (pki.Files{}) {
 		pair, err := pki.LoadClient(t.files(), time.Now())

@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"tidal/node/api"
-	"tidal/node/client"
 	"tidal/roll"
+	"tidal/roll/generic"
 )
 
 func (a *app) rollCommand() *cli.Command {
@@ -109,8 +109,8 @@ func rollOptions(c *cli.Context) (roll.Options, error) {
 type rolling struct {
 	app    *app
 	format string
-	cl     *client.Client
-	tidal  *roll.Tidal
+	cl     rollJournal
+	tidal  rolledCluster
 }
 
 // rollOn begins a command about rolls.
@@ -121,6 +121,13 @@ func (a *app) rollOn(c *cli.Context, changes bool, args ...string) (*rolling, er
 	format, err := formatOf(c)
 	if err != nil {
 		return nil, err
+	}
+	t, err := a.target(c)
+	if err != nil {
+		return nil, err
+	}
+	if t.Kind == roll.KindGeneric {
+		return a.rollGeneric(t, format, changes)
 	}
 	connect := a.connect
 	if changes {
@@ -143,6 +150,9 @@ func (a *app) rollPlan(c *cli.Context) error {
 		return err
 	}
 	defer w.cl.Close()
+	if o, err = w.options(c, o); err != nil {
+		return err
+	}
 	p, err := w.plan(c.Context, o)
 	if err != nil {
 		return err
@@ -173,7 +183,15 @@ func (w *rolling) plan(ctx context.Context, o roll.Options) (*roll.Plan, error) 
 	if err != nil {
 		return nil, fmt.Errorf("look at the cluster: %w", err)
 	}
+	return w.planOn(v, o)
+}
+
+// planOn makes a plan for a cluster as it is now.
+func (w *rolling) planOn(v *roll.View, o roll.Options) (*roll.Plan, error) {
 	p, err := roll.NewPlan(v, o)
+	if g, ok := w.tidal.(*generic.Cluster); ok && err == nil {
+		g.Config.Describe(p)
+	}
 	return p, withCode(exitUsage, err)
 }
 
@@ -197,10 +215,13 @@ func (a *app) rollStart(c *cli.Context) error {
 		return err
 	}
 	defer w.cl.Close()
+	if o, err = w.options(c, o); err != nil {
+		return err
+	}
 	// Who holds the lock is said before what blocks: it may be the cause of that.
 	if last, lastErr := w.cl.Roll(c.Context, 0); lastErr == nil && last.Status.Open() {
 		return w.notBegun(lockError(&api.Error{
-			Code: api.CodeRollLocked, Message: fmt.Sprintf("roll %d of %s is %s, and only one roll goes on at a time", last.ID, last.By, last.Status),
+			Code: api.CodeRollLocked, Message: fmt.Sprintf("roll %d of %s is %s, and only one roll goes on at a time%s", last.ID, last.By, last.Status, w.holder(&last)),
 		}))
 	}
 	p, err := w.chosen(c, o)
@@ -257,8 +278,7 @@ func (w *rolling) chosen(c *cli.Context, o roll.Options) (*roll.Plan, error) {
 			"make a new plan: tidal roll plan --out "+path)
 	}
 	// The checks are those of now.
-	p, err := roll.NewPlan(v, saved.Options)
-	return p, withCode(exitUsage, err)
+	return w.planOn(v, saved.Options)
 }
 
 func firstFew(list []string) string {
@@ -288,6 +308,7 @@ func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 		Before: hook(p.Options.HookBefore, r.ID), After: hook(p.Options.HookAfter, r.ID),
 	}
 	w.app.say("roll %d, epoch %d, by %s", r.ID, r.Epoch, r.By)
+	w.prepare(runner)
 	report, err := runner.Run(context.WithoutCancel(ctx)) // a signal pauses it; see Stop
 	shown.clear()
 	if report != nil {
@@ -457,7 +478,7 @@ func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 			continue
 		}
 		if err := w.tidal.Undrain(ctx, n.Node, roll.Hold{Roll: r.ID, Epoch: r.Epoch, By: by}); err != nil {
-			w.app.say("the claim on node %s was not given up, and runs out by itself: %v", n.Node, err)
+			w.app.say("%s", w.notUndone(n.Node, err))
 		}
 	}
 	_, err := w.cl.ChangeRoll(ctx, api.RollEnd, r.ID, api.RollChange{Epoch: r.Epoch, Status: api.RollAborted, Why: "asked for by " + by})

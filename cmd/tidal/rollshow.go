@@ -101,6 +101,7 @@ func (w *rolling) printPlan(p *roll.Plan) error {
 	for i, n := range p.Nodes {
 		what := fmt.Sprintf("%d. %s", i+1, map[string]string{
 			roll.DriverInPlace: "restart in place", roll.DriverExec: "restart by command", roll.DriverManual: "you restart it",
+			roll.KindGeneric: "drain and restart by commands",
 		}[p.Options.Driver])
 		if n.Skip != "" {
 			what = "skip: " + n.Skip
@@ -117,7 +118,10 @@ func (w *rolling) printPlan(p *roll.Plan) error {
 	for _, c := range p.Checks {
 		rows = append(rows, []string{c.Name, string(c.Level), c.Detail})
 	}
-	return w.app.writeTable([]string{"CHECK", "LEVEL", "DETAIL"}, rows)
+	if err := w.app.writeTable([]string{"CHECK", "LEVEL", "DETAIL"}, rows); err != nil {
+		return err
+	}
+	return w.printCommands(p)
 }
 
 func ms(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) + " ms" }
@@ -125,6 +129,9 @@ func ms(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) + " ms" }
 func (w *rolling) printReport(r *roll.Report) error {
 	if w.format == formatJSON {
 		return w.writeLine(r)
+	}
+	if r.Kind == roll.KindGeneric {
+		return w.printCanary(r)
 	}
 	rows := make([][]string, 0, len(r.Nodes)+1)
 	line := func(name string, requests, refused uint64, longest float64, shut string, before, during float64) []string {

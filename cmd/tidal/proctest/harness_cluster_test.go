@@ -75,6 +75,7 @@ type clusterOptions struct {
 	splitMembers bool          // the member list names other proxies than advertise
 	direct       bool          // no proxies: nodes reach each other where they listen
 	liveTLS      bool          // clients take new certificates as their files change
+	hosts        bool          // with direct: each node has a loopback address of its own
 }
 
 // cluster is a set of nodes on loopback that end with the test.
@@ -109,6 +110,9 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 			id: id, listen: ports[i],
 			config: filepath.Join(c.dir, id+".toml"), logFile: filepath.Join(c.dir, id+".log"),
 		}
+		if o.hosts {
+			n.listen = strings.Replace(n.listen, "127.0.0.1", fmt.Sprintf("127.0.0.%d", i+1), 1)
+		}
 		if !o.direct {
 			n.proxy = newProxy(t, ports[o.nodes+i], n.listen, o.delay)
 		}
@@ -138,7 +142,8 @@ func (c *cluster) issue(t *testing.T) {
 	dir := filepath.Join(c.dir, "certs")
 	args := []string{"certs", "gen", "--dir", dir, "--cluster", "test"}
 	for _, n := range c.nodes {
-		args = append(args, "--node", n.id+"=127.0.0.1")
+		host, _, _ := strings.Cut(n.listen, ":")
+		args = append(args, "--node", n.id+"="+host)
 	}
 	cmd := exec.Command(binary(t), args...)
 	cmd.Env = cleanEnv()
