@@ -400,8 +400,11 @@ func (a *app) rollPause(c *cli.Context) error {
 		return err
 	}
 	defer w.cl.Close()
-	r, err := w.cl.ChangeRoll(c.Context, api.RollAsk, 0, api.RollChange{Ask: api.RollAskPause})
+	r, err := w.cl.Roll(c.Context, 0)
 	if err != nil {
+		return fmt.Errorf("find the roll: %w", err)
+	}
+	if r, err = w.cl.ChangeRoll(c.Context, api.RollAsk, r.ID, api.RollChange{Ask: api.RollAskPause}); err != nil {
 		return fmt.Errorf("pause the roll: %w", err)
 	}
 	a.say("roll %d pauses as soon as that is safe: `tidal roll watch` shows when", r.ID)
