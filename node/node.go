@@ -268,6 +268,9 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 	defer cancel()
 	if run.Err() == nil {
 		n.cluster.Withdraw(end)
+	}
+	n.server.EndStreams(end)
+	if run.Err() == nil {
 		n.closeWeb(end, web)
 	} else if err := web.Close(); err != nil {
 		n.log.WarnContext(ctx, "close the port", "error", err)

@@ -24,16 +24,25 @@ type Options struct {
 	// before a change are used no more. nil: it never changes.
 	Renewed func() uint64
 	Timeout time.Duration // of a call in all; default DefaultTimeout
+	// Conns is how many idle connections to each node are kept; default 64.
+	Conns int
+	// Once has every call be one attempt at one node, the next one each time: what
+	// comes of it is the result, and writes have no Idempotency-Key of their own. It
+	// is for those who measure.
+	Once bool
+	// Streams has requests for rows go over streams of frames, many at a time on one
+	// connection to a node, straight to the owner as soon as it is known. Where no
+	// stream is to be had, and for everything else, it is plain HTTP.
+	Streams bool
 }
 
 // Client talks to a cluster. Its methods may be called from any goroutine.
 type Client struct {
 	endpoints []string
-	timeout   time.Duration
-	tls       *tls.Config
-	renewed   func() uint64
+	o         Options
 	pool      atomic.Pointer[pool]
 	preferred atomic.Int64 // index of the endpoint that answered last
+	streams   *streams     // nil: none are wanted
 }
 
 // New returns a client. It connects to nothing yet.
@@ -41,9 +50,12 @@ func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("no endpoint to talk to")
 	}
-	c := &Client{timeout: o.Timeout, tls: o.TLS, renewed: o.Renewed}
-	if c.timeout <= 0 {
-		c.timeout = DefaultTimeout
+	c := &Client{o: o}
+	if c.o.Timeout <= 0 {
+		c.o.Timeout = DefaultTimeout
+	}
+	if c.o.Conns <= 0 {
+		c.o.Conns = 64
 	}
 	for _, e := range o.Endpoints {
 		checked, err := checkEndpoint(e)
@@ -52,7 +64,10 @@ func New(o Options) (*Client, error) {
 		}
 		c.endpoints = append(c.endpoints, checked)
 	}
-	c.pool.Store(newPool(o.TLS, 0))
+	c.pool.Store(c.newPool(0))
+	if o.Streams {
+		c.streams = newStreams(c)
+	}
 	return c, nil
 }
 
@@ -62,13 +77,13 @@ type pool struct {
 	serial uint64 // of the certificates
 }
 
-func newPool(secure *tls.Config, serial uint64) *pool {
+func (c *Client) newPool(serial uint64) *pool {
 	return &pool{serial: serial, http: &http.Client{
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
-			TLSClientConfig:     secure,
+			TLSClientConfig:     c.o.TLS,
 			TLSHandshakeTimeout: 5 * time.Second,
-			MaxIdleConnsPerHost: 64,
+			MaxIdleConnsPerHost: c.o.Conns,
 			IdleConnTimeout:     90 * time.Second, // less than the server's, which then never closes under a request
 			DisableCompression:  true,             // values are bytes
 		},
@@ -80,14 +95,14 @@ func newPool(secure *tls.Config, serial uint64) *pool {
 // certificates changed. What is under way in the old one ends there.
 func (c *Client) web() *pool {
 	p := c.pool.Load()
-	if c.renewed == nil {
+	if c.o.Renewed == nil {
 		return p
 	}
-	serial := c.renewed()
+	serial := c.o.Renewed()
 	if serial == p.serial {
 		return p
 	}
-	if next := newPool(c.tls, serial); c.pool.CompareAndSwap(p, next) {
+	if next := c.newPool(serial); c.pool.CompareAndSwap(p, next) {
 		p.http.CloseIdleConnections()
 	}
 	return c.pool.Load()
@@ -104,8 +119,14 @@ func (c *Client) done(p *pool) {
 // Endpoints returns the URLs that the client tries.
 func (c *Client) Endpoints() []string { return slices.Clone(c.endpoints) }
 
-// Close closes the connections that are idle.
-func (c *Client) Close() { c.pool.Load().http.CloseIdleConnections() }
+// Close closes the connections that are idle, and the streams with what is under way
+// on them.
+func (c *Client) Close() {
+	if c.streams != nil {
+		c.streams.close()
+	}
+	c.pool.Load().http.CloseIdleConnections()
+}
 
 func checkEndpoint(text string) (string, error) {
 	u, err := url.Parse(text)

@@ -2,6 +2,8 @@
 //
 // It tries the endpoints in turn, and sends a request again only where the
 // outcome of the last attempt allows it: writes carry an Idempotency-Key, so
-// that one that is sent twice is applied once. It may import the standard
-// library and tidal/node/api only.
+// that one that is sent twice is applied once. With Options.Streams requests for
+// rows go over streams of frames, to the owner of the table.
+//
+// It may import the standard library, node/api and, for the frames, wire.
 package client

@@ -54,7 +54,7 @@ func rollPath(id uint64) string {
 // Requests returns what the node at one of the endpoints counted of row requests.
 func (c *Client) Requests(ctx context.Context, endpoint string) (api.RequestReport, error) {
 	var r api.RequestReport
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/v1/node/requests"})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"tidal/node/api"
+	"tidal/node/internal/wire"
 )
 
 // Row is a row as a node gave it.
@@ -47,81 +48,147 @@ type WriteOptions struct {
 	Position api.Position
 }
 
+// rowAnswer is what came of a request for a row, whichever way it went.
+type rowAnswer struct {
+	api.Response
+
+	position api.Position
+	node     string
+}
+
 // Get reads a row. If there is none, the error's code is api.CodeRowNotFound.
 func (c *Client) Get(ctx context.Context, table, key string, o ReadOptions) (Row, error) {
-	return c.read(ctx, http.MethodGet, rowPath(table, key), o)
+	return c.read(ctx, api.OpGet, table, key, o)
 }
 
 // Head reads a row without its value. If there is none, the error's code is
 // api.CodeRowNotFound; so it is if there is no such table.
 func (c *Client) Head(ctx context.Context, table, key string, o ReadOptions) (Row, error) {
-	return c.read(ctx, http.MethodHead, rowPath(table, key), o)
+	return c.read(ctx, api.OpHead, table, key, o)
 }
 
-func (c *Client) read(ctx context.Context, method, path string, o ReadOptions) (Row, error) {
-	if o.Local {
-		path += "?consistency=local"
-	}
-	a, err := c.do(ctx, call{method: method, path: path, resend: true})
+func (c *Client) read(ctx context.Context, op api.Op, table, key string, o ReadOptions) (Row, error) {
+	r, err := c.row(ctx, &wire.ClientRequest{Request: api.Request{Op: op, Table: table, Key: key, Local: o.Local}})
 	if err != nil {
 		return Row{}, err
 	}
-	row := Row{Value: a.body, Size: int64(len(a.body)), Node: a.header.Get(api.HeaderNode), Owner: a.header.Get(api.HeaderOwner)}
-	if method == http.MethodHead {
-		row.Value, row.Size = nil, -1
-		if n, bad := strconv.ParseInt(a.header.Get("Content-Length"), 10, 64); bad == nil {
-			row.Size = n
-		}
+	row := Row{
+		Value: r.Value, Size: int64(r.Size), Version: r.Version, Lag: r.Lag, Node: r.node, Owner: r.Owner, Position: r.position,
 	}
-	if lag := a.header.Get(api.HeaderLag); lag != "" {
-		if row.Lag, err = strconv.ParseUint(lag, 10, 64); err != nil {
-			return Row{}, fmt.Errorf("read the answer: header %s: %w", api.HeaderLag, err)
-		}
+	if op == api.OpGet && row.Value == nil {
+		row.Value = []byte{}
 	}
-	row.Position, _ = api.ParsePosition(a.header.Get(api.HeaderPosition)) // zero if it is not there
-	if row.Version, err = api.ParseETag(a.header.Get("ETag")); err != nil {
-		return Row{}, fmt.Errorf("read the answer: %w", err)
+	if o.Local {
+		row.Owner = ""
 	}
 	return row, nil
 }
 
 // Put writes a row and returns its version.
 func (c *Client) Put(ctx context.Context, table, key string, value []byte, o WriteOptions) (api.Version, error) {
-	a, err := c.write(ctx, http.MethodPut, rowPath(table, key), value, o)
-	if err != nil {
-		return api.Version{}, err
-	}
-	v, err := api.ParseETag(a.header.Get("ETag"))
-	if err != nil {
-		return api.Version{}, fmt.Errorf("read the answer: %w", err)
-	}
-	return v, nil
+	r, err := c.write(ctx, api.Request{Op: api.OpPut, Table: table, Key: key, Value: value}, o)
+	return r.Version, err
 }
 
 // Delete removes a row. A row that is not there is no error.
 func (c *Client) Delete(ctx context.Context, table, key string, o WriteOptions) error {
-	_, err := c.write(ctx, http.MethodDelete, rowPath(table, key), nil, o)
+	_, err := c.write(ctx, api.Request{Op: api.OpDelete, Table: table, Key: key}, o)
 	return err
 }
 
-func (c *Client) write(ctx context.Context, method, path string, value []byte, o WriteOptions) (*answer, error) {
-	if o.Key == "" {
+func (c *Client) write(ctx context.Context, req api.Request, o WriteOptions) (rowAnswer, error) { //nolint:gocritic // it is the start of what is sent
+	if o.Key == "" && !c.o.Once {
 		o.Key = rand.Text()
 	}
-	h := http.Header{api.HeaderIdempotency: {o.Key}}
-	if o.Position.Index != 0 {
-		h.Set(api.HeaderPosition, o.Position.String())
+	req.IfMatch, req.IfExists, req.IfNoneMatch = o.IfMatch, o.IfExists && len(o.IfMatch) == 0, o.IfAbsent
+	req.Born = o.Position
+	return c.row(ctx, &wire.ClientRequest{Request: req, Idem: o.Key})
+}
+
+// row does a request for a row, on streams if the client has them and one is to be had.
+func (c *Client) row(ctx context.Context, q *wire.ClientRequest) (rowAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	t := &tries{writes: q.Op.Writes()}
+	if c.streams != nil && fits(q) {
+		if r, done, err := c.streams.row(ctx, q, t); done {
+			return r, err
+		}
 	}
-	for _, v := range o.IfMatch {
+	return c.rowByHTTP(ctx, q, t)
+}
+
+// fits reports whether a stream carries the request: what no node takes is for a node
+// to refuse, in its own words.
+func fits(q *wire.ClientRequest) bool {
+	return len(q.Table) <= api.MaxTable && len(q.Key) <= api.MaxKey && len(q.Value) <= api.MaxValue &&
+		len(q.Idem) <= api.MaxIdem && len(q.IfMatch) <= api.MaxTags
+}
+
+// rowByHTTP does a request for a row over HTTP. t is what came of it before.
+func (c *Client) rowByHTTP(ctx context.Context, q *wire.ClientRequest, t *tries) (r rowAnswer, err error) {
+	path := rowPath(q.Table, q.Key)
+	if q.Local {
+		path += "?consistency=local"
+	}
+	t.silent = nil // streams are another way than the endpoints that are tried now
+	a, err := c.doAfter(ctx, call{method: rowMethod(q.Op), path: path, body: q.Value, header: rowHeader(q), resend: true, writes: q.Op.Writes()}, t)
+	if err != nil {
+		return r, err
+	}
+	r.Value, r.Size, r.Owner, r.node = a.body, len(a.body), a.header.Get(api.HeaderOwner), a.header.Get(api.HeaderNode)
+	if q.Op == api.OpHead {
+		r.Value, r.Size = nil, -1
+		if n, bad := strconv.Atoi(a.header.Get("Content-Length")); bad == nil {
+			r.Size = n
+		}
+	}
+	if lag := a.header.Get(api.HeaderLag); lag != "" {
+		if r.Lag, err = strconv.ParseUint(lag, 10, 64); err != nil {
+			return r, fmt.Errorf("read the answer: header %s: %w", api.HeaderLag, err)
+		}
+	}
+	r.position, _ = api.ParsePosition(a.header.Get(api.HeaderPosition)) // zero if it is not there
+	if q.Op == api.OpDelete {
+		return r, nil
+	}
+	if r.Version, err = api.ParseETag(a.header.Get("ETag")); err != nil {
+		return r, fmt.Errorf("read the answer: %w", err)
+	}
+	return r, nil
+}
+
+func rowMethod(op api.Op) string {
+	switch op {
+	case api.OpHead:
+		return http.MethodHead
+	case api.OpPut:
+		return http.MethodPut
+	case api.OpDelete:
+		return http.MethodDelete
+	case api.OpGet:
+	}
+	return http.MethodGet
+}
+
+func rowHeader(q *wire.ClientRequest) http.Header {
+	h := http.Header{}
+	if q.Idem != "" {
+		h.Set(api.HeaderIdempotency, q.Idem)
+	}
+	if q.Born.Index != 0 {
+		h.Set(api.HeaderPosition, q.Born.String())
+	}
+	for _, v := range q.IfMatch {
 		h.Add("If-Match", api.ETag(v))
 	}
-	if o.IfExists && len(o.IfMatch) == 0 {
+	if q.IfExists {
 		h.Add("If-Match", "*")
 	}
-	if o.IfAbsent {
+	if q.IfNoneMatch {
 		h.Set("If-None-Match", "*")
 	}
-	return c.do(ctx, call{method: method, path: path, body: value, header: h, resend: true, writes: true})
+	return h
 }
 
 func rowPath(table, key string) string { return tablePath(table) + "/rows/" + url.PathEscape(key) }

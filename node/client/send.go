@@ -48,10 +48,17 @@ type answer struct {
 // do sends the call to one endpoint after the other until one of them gives a
 // final answer, none can be reached, or the time is up.
 func (c *Client) do(ctx context.Context, q call) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(c.timeout, q.long))
+	ctx, cancel := context.WithTimeout(ctx, max(c.o.Timeout, q.long))
 	defer cancel()
+	return c.doAfter(ctx, q, &tries{writes: q.writes})
+}
+
+// doAfter is do after attempts that went another way.
+func (c *Client) doAfter(ctx context.Context, q call, t *tries) (*answer, error) {
+	if c.o.Once {
+		return c.attempt(ctx, q, t)
+	}
 	first := int(c.preferred.Load())
-	t := tries{writes: q.writes}
 	for n := 0; ; n++ {
 		i := (first + n) % len(c.endpoints)
 		a, err := c.once(ctx, c.endpoints[i], q)
@@ -70,6 +77,17 @@ func (c *Client) do(ctx context.Context, q call) (*answer, error) {
 			return nil, t.final(ctx, err)
 		}
 	}
+}
+
+// attempt sends the call once, to the endpoint whose turn it is.
+func (c *Client) attempt(ctx context.Context, q call, t *tries) (*answer, error) {
+	endpoint := c.endpoints[uint64(c.preferred.Add(1))%uint64(len(c.endpoints))]
+	a, err := c.once(ctx, endpoint, q)
+	if err != nil {
+		t.failed(endpoint, q, err)
+		return nil, t.final(ctx, err)
+	}
+	return a, nil
 }
 
 // tries is what became of a call's attempts.
@@ -189,8 +207,12 @@ func (c *Client) exchange(ctx context.Context, endpoint string, q call) (*answer
 // serverPatience is what the server is told to wait at most: a little less than
 // the client does, so that the server's reason arrives in time.
 func serverPatience(left time.Duration) string {
+	return serverTime(left).Round(time.Millisecond).String()
+}
+
+func serverTime(left time.Duration) time.Duration {
 	left -= min(left/10, 250*time.Millisecond)
-	return max(left, time.Millisecond).Round(time.Millisecond).String()
+	return max(left, time.Millisecond)
 }
 
 // refusal reads the error in an answer.

@@ -78,7 +78,7 @@ func (c *Client) FreshStatus(ctx context.Context) (api.Status, error) {
 // StatusOf returns the cluster as the node at one of the endpoints sees it.
 func (c *Client) StatusOf(ctx context.Context, endpoint string) (api.Status, error) {
 	var s api.Status
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status"})
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Client) StatusOf(ctx context.Context, endpoint string) (api.Status, err
 // LocalStatus returns what the node at one of the endpoints says of itself.
 func (c *Client) LocalStatus(ctx context.Context, endpoint string) (api.LocalStatus, error) {
 	var s api.LocalStatus
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status/local"})
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Client) LocalStatus(ctx context.Context, endpoint string) (api.LocalSta
 // no error: its Health says why.
 func (c *Client) Health(ctx context.Context, endpoint string) (api.Health, error) {
 	var h api.Health
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	a, err := c.exchange(ctx, endpoint, call{method: http.MethodGet, path: "/health"})
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *Client) Brief(ctx context.Context, endpoint string) (api.LocalStatus, e
 
 // askOne reads a JSON document of the node at one endpoint.
 func (c *Client) askOne(ctx context.Context, endpoint, path string, to any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: path})
 	if err != nil {

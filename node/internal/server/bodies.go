@@ -25,7 +25,15 @@ type bodies struct {
 
 // hold counts n more bytes for the exchange, until it ends.
 func (x *exchange) hold(n int) error {
-	b := &x.s.bodies
+	if err := x.s.bodies.hold(n); err != nil {
+		return err
+	}
+	x.held += int64(n)
+	return nil
+}
+
+// hold counts n more bytes.
+func (b *bodies) hold(n int) error {
 	limit := b.limit
 	if limit == 0 {
 		limit = maxBodies
@@ -38,7 +46,6 @@ func (x *exchange) hold(n int) error {
 			RetryAfter: time.Second,
 		}
 	}
-	x.held += int64(n)
 	return nil
 }
 

@@ -19,12 +19,14 @@ const oldSilence = 15 * time.Second
 // stream would go on for ever, and its client comes again.
 const oldAnswer = time.Minute
 
-// conns is the connections of the http.Server, but for those that a handler took
-// over: peers' are theirs.
+// conns is the connections of the http.Server, and the streams that some of them have
+// become. Those of peers are theirs.
 type conns struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*conn
 	drained time.Time // since when each answer is the last of its connection
+	streams sync.WaitGroup
+	ended   bool // no connection becomes a stream any more
 }
 
 // conn is one of them.
@@ -35,6 +37,16 @@ type conn struct {
 	old    bool                 // its handshake was made with certificates that changed
 	spoke  time.Time            // when a request last began or ended
 	tls    *tls.ConnectionState // nil until it has spoken, and in plaintext
+	stream *stream              // what it has become; nil: it speaks HTTP
+	since  time.Time            // it is old, or its certificate has ended, as far as noticed
+}
+
+// busy reports whether a request is under way, and since when or until when it spoke.
+func (c *conn) busy() (active bool, spoke time.Time) {
+	if st := c.stream; st != nil {
+		return st.inFlight.Load() > 0, st.s.since.Add(time.Duration(st.spoke.Load()))
+	}
+	return c.active, c.spoke
 }
 
 // expired reports whether the certificate that the client showed has ended.
@@ -97,26 +109,87 @@ func (c *conns) ending(nc net.Conn, now time.Time) (last, expired bool) {
 	return one.old || expired, expired
 }
 
-// Recycle makes the next answer of every connection there is its last, since a
-// certificate of this node or its trust changed. Tidy closes those that stay
-// silent.
-func (s *Server) Recycle() {
-	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	for _, one := range s.conns.open {
-		one.old = true
+// adopt goes on with a connection that has become a stream; false: it is to end.
+func (c *conns) adopt(nc net.Conn, st *stream, cs *tls.ConnectionState) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.streams.Add(1)
+	c.open[nc] = &conn{came: time.Now(), tls: cs, stream: st}
+	return true
+}
+
+// gone forgets a stream.
+func (c *conns) gone(nc net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, nc)
+	c.streams.Done()
+}
+
+// leave asks the clients of all streams to come anew.
+func (c *conns) leave() { c.leaveIf(func(*conn) bool { return true }) }
+
+// leaveIf asks the clients of those streams to come anew of which the function says so.
+func (c *conns) leaveIf(so func(*conn) bool) {
+	c.mu.Lock()
+	var all []*stream
+	for _, one := range c.open {
+		if one.stream != nil && so(one) {
+			all = append(all, one.stream)
+		}
+	}
+	c.mu.Unlock()
+	for _, st := range all {
+		st.leave()
 	}
 }
 
-// RecycleIf is Recycle for the connections over TLS of which the function says so.
-func (s *Server) RecycleIf(so func(Conn) bool) {
+// EndStreams ends the streams, each once what has come on it is answered; when ctx ends,
+// without. It returns when nothing of them is under way. There will be no more of them.
+func (s *Server) EndStreams(ctx context.Context) {
 	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	for nc, one := range s.conns.open {
-		if one.tls != nil && so(connOf(nc, one)) {
-			one.old = true
+	s.conns.ended = true
+	var all []*stream
+	for _, one := range s.conns.open {
+		if one.stream != nil {
+			all = append(all, one.stream)
 		}
 	}
+	s.conns.mu.Unlock()
+	for _, st := range all {
+		st.end()
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, st := range all {
+			st.cancel(context.Cause(ctx))
+		}
+	})
+	defer stop()
+	s.conns.streams.Wait()
+}
+
+// Recycle makes the next answer of every connection there is its last, since a
+// certificate of this node or its trust changed. Tidy closes those that stay
+// silent.
+func (s *Server) Recycle() { s.recycleIf(func(net.Conn, *conn) bool { return true }) }
+
+// RecycleIf is Recycle for the connections over TLS of which the function says so.
+func (s *Server) RecycleIf(so func(Conn) bool) {
+	s.recycleIf(func(nc net.Conn, one *conn) bool { return one.tls != nil && so(connOf(nc, one)) })
+}
+
+func (s *Server) recycleIf(so func(net.Conn, *conn) bool) {
+	s.conns.mu.Lock()
+	for nc, one := range s.conns.open {
+		if !one.old && so(nc, one) {
+			one.old, one.since = true, time.Now()
+		}
+	}
+	s.conns.mu.Unlock()
+	s.conns.leaveIf(func(one *conn) bool { return one.old })
 }
 
 // Tidy closes the connections whose client's certificate has ended, or which are
@@ -124,11 +197,18 @@ func (s *Server) RecycleIf(so func(Conn) bool) {
 // that is under way is answered first, unless its answer is a stream.
 func (s *Server) Tidy(now time.Time) {
 	for _, nc := range s.those(func(one *conn) bool {
-		expired, since := one.expired(now), now.Sub(one.spoke)
-		if one.active {
-			return (expired || one.old) && since >= oldAnswer
+		expired := one.expired(now)
+		active, spoke := one.busy()
+		if (expired || one.old) && one.since.IsZero() {
+			one.since = now
 		}
-		return expired || one.old && since >= oldSilence
+		if active {
+			if one.stream != nil { // one call may follow another for ever
+				spoke = one.since
+			}
+			return (expired || one.old) && now.Sub(spoke) >= oldAnswer
+		}
+		return expired || one.old && now.Sub(spoke) >= oldSilence
 	}) {
 		_ = nc.Close() // it may be closed already
 	}
@@ -140,10 +220,7 @@ func (s *Server) CloseIf(fault func(*tls.ConnectionState) error) {
 	for _, nc := range s.those(func(one *conn) bool { return one.tls != nil && fault(one.tls) != nil }) {
 		// Without an alert, which TLS writes for up to 5 s to a client that reads
 		// nothing: so many, one after another, would hold up the caller for minutes.
-		if t, ok := nc.(*tls.Conn); ok {
-			nc = t.NetConn()
-		}
-		_ = nc.Close() // it may be closed already
+		_ = bare(nc).Close() // it may be closed already
 	}
 }
 
@@ -222,7 +299,8 @@ func (s *Server) silent(silence time.Duration, except func(*conn) bool) bool {
 		if except(one) {
 			continue
 		}
-		if one.active || time.Since(one.spoke) < silence || time.Since(c.drained) < silence {
+		active, spoke := one.busy()
+		if active || time.Since(spoke) < silence || time.Since(c.drained) < silence {
 			return false
 		}
 	}

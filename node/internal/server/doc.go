@@ -2,6 +2,9 @@
 // hands them down through the interfaces in server.go, and writes what comes
 // back. docs/http-api.md describes what it answers.
 //
-// It keeps nothing but counters. It may import the standard library and
-// tidal/node/api only.
+// A client may turn its connection into a stream of frames, which carries requests for
+// rows; they are checked, counted and bounded as those over HTTP.
+//
+// It keeps nothing but counters. It may import the standard library, node/api and, for
+// the frames, wire.
 package server

@@ -23,6 +23,7 @@ import (
 // below is all that is below the server: it keeps the last request and answers
 // as the test says.
 type below struct {
+	many     sync.Mutex // of a stream's calls
 	req      *api.Request
 	born     api.Position // the router's word on the table
 	resp     api.Response
@@ -49,7 +50,9 @@ type below struct {
 }
 
 func (b *below) Do(ctx context.Context, req *api.Request) (*api.Response, error) {
+	b.many.Lock()
 	b.req = req
+	b.many.Unlock()
 	if b.block != nil {
 		b.entered <- struct{}{}
 		select {

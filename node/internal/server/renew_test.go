@@ -136,11 +136,17 @@ func TestRecycleEndsStreams(t *testing.T) {
 // brief is a certificate that ends soon.
 func brief(t *testing.T, life time.Duration) tls.Certificate {
 	t.Helper()
+	return named(t, "admin", life)
+}
+
+// named is brief of somebody.
+func named(t *testing.T, who string, life time.Duration) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "admin"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life), DNSNames: []string{"a"}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: who}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life), DNSNames: []string{"a"}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

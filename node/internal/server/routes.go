@@ -108,6 +108,7 @@ func fixedRoutes(o Options) map[string]*route {
 		get("/v1/nodes", needReader, (*exchange).listNodes),
 		get("/v1/node/requests", needReader, (*exchange).requests),
 		rollsRoute(),
+		streamRoute(),
 	}
 	routes = append(routes, revokedRoute(), rotationRoute(), foundRoute())
 	for _, rt := range nodeRoutes("/v1/node/") {
@@ -137,7 +138,7 @@ func tableRoute() *route {
 }
 
 func rowRoute() *route {
-	rt := newRoute("/v1/tables/{table}/rows/{key}",
+	rt := newRoute(rowPath,
 		verb{http.MethodGet, needReader, (*exchange).getRow},
 		verb{http.MethodHead, needReader, (*exchange).headRow},
 		verb{http.MethodPut, needWriter, (*exchange).putRow},

@@ -136,13 +136,18 @@ func (x *exchange) reads(req *api.Request, q url.Values) (err error) {
 
 // position tells a position of the table that is committed for certain.
 func (x *exchange) position(req *api.Request, resp *api.Response) {
+	if at := reached(req, resp); at.Index != 0 {
+		x.w.Header()[api.HeaderPosition] = []string{at.String()}
+	}
+}
+
+// reached is a position of the table that is committed for certain.
+func reached(req *api.Request, resp *api.Response) api.Position {
 	at := req.Born
 	if resp.Version.Table == at.Table {
 		at.Index = max(at.Index, resp.Version.Index)
 	}
-	if at.Index != 0 {
-		x.w.Header()[api.HeaderPosition] = []string{at.String()}
-	}
+	return at
 }
 
 // conditions reads the conditions of a write. The table decides them.
@@ -161,42 +166,51 @@ func (x *exchange) conditions(req *api.Request) (err error) {
 	return nil
 }
 
-// identify gives a write its id: a new one, or the one that its Idempotency-Key
-// had before. The id covers the table's id, so that a name that is made again
-// starts anew.
+// identify reads the headers that say which write this is, and gives it its id.
 func (x *exchange) identify(req *api.Request) error {
 	keys, known := x.r.Header[api.HeaderIdempotency], x.r.Header[api.HeaderPosition]
 	if len(keys) == 0 {
 		if len(known) > 0 {
 			return badRequest("header %s goes with an %s", api.HeaderPosition, api.HeaderIdempotency)
 		}
-		req.ID = x.s.o.NewID()
-		return nil
+		return x.s.identify(req, x.who, "")
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > api.MaxIdem {
 		return badRequest("header %s has 1 to %d bytes and stands once", api.HeaderIdempotency, api.MaxIdem)
 	}
-	table, ok := x.s.o.TableID(req.Table)
+	if len(known) > 0 {
+		at, ok := api.ParsePosition(known[0])
+		if !ok || len(known) > 1 {
+			return badRequest("header %s is the one of an earlier answer about this table: %q is none", api.HeaderPosition, clip(known[0]))
+		}
+		req.Born = at
+	}
+	return x.s.identify(req, x.who, keys[0])
+}
+
+// identify gives a write its id: a new one, or the one that its Idempotency-Key had
+// before. The id covers the table's id, so that a name that is made again starts
+// anew. Born is the position that the client names, if it names one.
+func (s *Server) identify(req *api.Request, who api.Principal, key string) error {
+	if key == "" {
+		req.ID = s.o.NewID()
+		return nil
+	}
+	table, ok := s.o.TableID(req.Table)
 	if !ok {
 		return &api.Error{Code: api.CodeTableNotFound, Message: "there is no table " + req.Table}
 	}
 	req.Keyed = true
-	req.Born.Table = table
-	req.ID = keyedID(table, x.who.Name, keys[0])
-	if len(known) == 0 {
-		return nil
-	}
-	at, ok := api.ParsePosition(known[0])
+	req.ID = keyedID(table, who.Name, key)
 	switch {
-	case !ok || len(known) > 1:
-		return badRequest("header %s is the one of an earlier answer about this table: %q is none", api.HeaderPosition, clip(known[0]))
-	case at.Table != table:
+	case req.Born == (api.Position{}):
+		req.Born.Table = table
+	case req.Born.Table != table:
 		return &api.Error{
 			Code:    api.CodeTableNotFound,
 			Message: "the table " + req.Table + " that header " + api.HeaderPosition + " is about was dropped",
 		}
 	}
-	req.Born = at
 	return nil
 }
 

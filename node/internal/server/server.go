@@ -157,8 +157,9 @@ func (s *Server) Draining() {
 	s.draining.Store(true)
 	s.leave.Do(func() { close(s.leaving) })
 	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
 	s.conns.drained = time.Now()
+	s.conns.mu.Unlock()
+	s.conns.leave()
 }
 
 // Activity returns how many row and table requests are in flight, and when the
@@ -282,11 +283,7 @@ func (x *exchange) admit(n need) error {
 		}
 	}
 	if x.expired {
-		return &api.Error{
-			Code:    api.CodeUnauthorized,
-			Message: "the client certificate of this connection has expired meanwhile",
-			Hint:    "tidal certs renew renews it; connect again with the new one",
-		}
+		return errExpired()
 	}
 	if n == needCertificate {
 		return nil
@@ -298,12 +295,25 @@ func (x *exchange) admit(n need) error {
 		}
 		return &api.Error{Code: api.CodeForbidden, Message: "the client certificate gives no role here: " + err.Error()}
 	}
-	if who.Role < n.role() {
-		return &api.Error{
-			Code:    api.CodeForbidden,
-			Message: fmt.Sprintf("%s has the role %s: this needs the role %s", who.Name, who.Role, n.role()),
-		}
-	}
 	x.who = who
-	return nil
+	return allowed(who, n)
+}
+
+func errExpired() error {
+	return &api.Error{
+		Code:    api.CodeUnauthorized,
+		Message: "the client certificate of this connection has expired meanwhile",
+		Hint:    "tidal certs renew renews it; connect again with the new one",
+	}
+}
+
+// allowed refuses who has not the role that is needed.
+func allowed(who api.Principal, n need) error {
+	if who.Role >= n.role() {
+		return nil
+	}
+	return &api.Error{
+		Code:    api.CodeForbidden,
+		Message: fmt.Sprintf("%s has the role %s: this needs the role %s", who.Name, who.Role, n.role()),
+	}
 }

@@ -32,13 +32,21 @@ const MaxFrame = 16 << 20
 const FrameHeader = 5
 
 // readStep is how much is allocated for a frame before any of it has arrived.
-const readStep = 1 << 20
+const readStep = 64 << 10
 
 // AppendFrame appends a whole frame.
 func AppendFrame(dst []byte, kind FrameKind, payload []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(payload)))
 	dst = append(dst, byte(kind))
 	return append(dst, payload...)
+}
+
+// FinishFrame fills in the first FrameHeader bytes of b, behind which the payload
+// stands.
+func FinishFrame(b []byte, kind FrameKind) []byte {
+	binary.BigEndian.PutUint32(b, uint32(len(b)-FrameHeader))
+	b[FrameHeader-1] = byte(kind)
+	return b
 }
 
 // ReadFrame reads a whole frame whose payload has at most limit bytes. The

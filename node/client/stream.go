@@ -1,0 +1,371 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidal/node/api"
+	"tidal/node/internal/wire"
+)
+
+const (
+	streamPath  = "/v1/stream"
+	streamDial  = 5 * time.Second // to connect and be taken
+	streamWrite = 10 * time.Second
+	streamLook  = time.Second // between looks at a stream
+	// streamDead is how many looks in a row a node that owes answers may be silent,
+	// though it is asked whether it is there.
+	streamDead = 3
+	streamIdle = 90 // looks without a call after which a stream is closed: less than the node's time
+	maxReply   = api.MaxValue + 16<<10
+)
+
+var (
+	errIdle   = errors.New("the stream was idle")
+	errSilent = errors.New("the node is silent")
+	errLeft   = errors.New("the node asked its clients to come anew")
+	errClosed = errors.New("the client was closed")
+)
+
+// stream is a connection to a node that carries calls and replies in frames, many at
+// a time.
+type stream struct {
+	node, endpoint string
+	conn           net.Conn
+	br             *bufio.Reader
+	heard          atomic.Uint64 // frames
+	done           chan struct{} // closed when it has ended
+
+	mu struct {
+		sync.Mutex
+		last    uint64
+		pending map[uint64]chan<- streamReply
+		leaving bool  // it takes no more calls
+		ended   error // nil while it stands
+	}
+	out struct {
+		sync.Mutex
+		buf, spare []byte // buf waits for who writes
+		writing    bool
+	}
+}
+
+type streamReply struct {
+	payload []byte
+	err     error
+}
+
+// dialStream connects to an endpoint and asks for a stream. The error is a
+// *refusedStreamError if somebody answers there who gives none now.
+func dialStream(ctx context.Context, endpoint string, secure *tls.Config) (*stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, streamDial)
+	defer cancel()
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", hostPort(u))
+	if err != nil {
+		return nil, err
+	}
+	raw := conn
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer stop()
+	s, err := shake(ctx, conn, u, secure)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	if !stop() {
+		return nil, ctx.Err()
+	}
+	s.endpoint = endpoint
+	return s, nil
+}
+
+func hostPort(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	if u.Scheme == "http" {
+		return net.JoinHostPort(u.Hostname(), "80")
+	}
+	return net.JoinHostPort(u.Hostname(), "443")
+}
+
+// refusedStreamError says that an endpoint answers, and gives no stream now.
+type refusedStreamError struct{ err error }
+
+func (e *refusedStreamError) Error() string { return "no stream: " + e.err.Error() }
+func (e *refusedStreamError) Unwrap() error { return e.err }
+
+// shake makes a stream of a new connection.
+func shake(ctx context.Context, conn net.Conn, u *url.URL, secure *tls.Config) (*stream, error) {
+	if u.Scheme == "https" {
+		conf := &tls.Config{MinVersion: tls.VersionTLS13}
+		if secure != nil {
+			conf = secure.Clone()
+		}
+		if conf.ServerName == "" {
+			conf.ServerName = u.Hostname()
+		}
+		conf.NextProtos = []string{"http/1.1"}
+		conf.DynamicRecordSizingDisabled = true // frames are of use only when they are whole
+		t := tls.Client(conn, conf)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return nil, err
+		}
+		conn = t
+	}
+	const form = "GET " + streamPath + " HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: " + wire.ClientProtocol + "\r\n\r\n"
+	if _, err := fmt.Fprintf(conn, form, u.Host); err != nil {
+		return nil, err
+	}
+	br := bufio.NewReaderSize(conn, 64<<10)
+	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // of what is not wanted
+	if resp.StatusCode != http.StatusSwitchingProtocols || !strings.EqualFold(resp.Header.Get("Upgrade"), wire.ClientProtocol) {
+		body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		if err != nil {
+			return nil, err
+		}
+		a := &answer{status: resp.StatusCode, header: resp.Header, body: body}
+		return nil, &refusedStreamError{refusal(u.Scheme+"://"+u.Host, http.MethodGet, a)}
+	}
+	s := &stream{node: resp.Header.Get(api.HeaderNode), conn: conn, br: br, done: make(chan struct{})}
+	s.mu.pending = map[uint64]chan<- streamReply{}
+	return s, nil
+}
+
+// run serves the stream until it ends, and returns why.
+func (s *stream) run() error {
+	var wg sync.WaitGroup
+	wg.Go(s.watch)
+	s.end(s.read())
+	wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.ended
+}
+
+// read takes replies until one cannot be read.
+func (s *stream) read() error {
+	for {
+		kind, payload, err := wire.ReadFrame(s.br, maxReply)
+		if err != nil {
+			return err
+		}
+		s.heard.Add(1)
+		switch kind {
+		case wire.FrameReply:
+			reply, err := wire.DecodeReply(payload)
+			if err != nil {
+				return err
+			}
+			s.deliver(reply)
+		case wire.FramePong:
+		case wire.FrameRenew:
+			s.leave()
+		default:
+			return fmt.Errorf("%w: a frame of kind %d has no place on a client's stream", wire.ErrMalformed, kind)
+		}
+	}
+}
+
+func (s *stream) deliver(r wire.Reply) {
+	s.mu.Lock()
+	to := s.mu.pending[r.ID]
+	delete(s.mu.pending, r.ID)
+	over := s.mu.leaving && len(s.mu.pending) == 0
+	s.mu.Unlock()
+	if to != nil { // nil: nobody waits any more
+		out := streamReply{payload: r.Payload}
+		if r.Err != nil {
+			out.err = r.Err
+		}
+		to <- out
+	}
+	if over {
+		s.end(errLeft)
+	}
+}
+
+// leave has the stream take no more calls, and end with the last that it has.
+func (s *stream) leave() {
+	s.mu.Lock()
+	s.mu.leaving = true
+	over := len(s.mu.pending) == 0
+	s.mu.Unlock()
+	if over {
+		s.end(errLeft)
+	}
+}
+
+// watch ends the stream if the node is silent though it owes answers, or if nobody
+// has used it for long.
+func (s *stream) watch() {
+	tick := time.NewTicker(streamLook)
+	defer tick.Stop()
+	var heard, calls uint64
+	silent, idle, last := 0, 0, time.Now()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-tick.C:
+		}
+		late := time.Since(last) > streamLook+streamLook/2 // this process itself stood still
+		last = time.Now()
+		s.mu.Lock()
+		owed, made := len(s.mu.pending), s.mu.last
+		s.mu.Unlock()
+		if idle++; made != calls || owed > 0 {
+			calls, idle = made, 0
+		}
+		now := s.heard.Load()
+		if silent++; now != heard || owed == 0 || late {
+			heard, silent = now, 0
+		}
+		switch {
+		case idle >= streamIdle:
+			s.end(errIdle)
+		case silent >= streamDead:
+			s.end(errSilent)
+		case silent > 0:
+			s.push(wire.AppendFrame(nil, wire.FramePing, nil))
+		}
+	}
+}
+
+// end ends the stream; the first cause counts. What waits for a reply is told.
+func (s *stream) end(cause error) {
+	s.mu.Lock()
+	first := s.mu.ended == nil
+	if first {
+		s.mu.ended = cause
+	}
+	lost := s.mu.pending
+	s.mu.pending = map[uint64]chan<- streamReply{}
+	s.mu.Unlock()
+	if first {
+		close(s.done)
+		raw := s.conn
+		if t, ok := raw.(*tls.Conn); ok {
+			raw = t.NetConn() // without waiting for a node that does not read
+		}
+		_ = raw.Close() // it may be closed already
+	}
+	for _, to := range lost {
+		to <- streamReply{err: &silenceError{err: cause, sent: true}}
+	}
+}
+
+// usable reports whether the stream takes calls.
+func (s *stream) usable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.ended == nil && !s.mu.leaving
+}
+
+// call sends a call and waits for its reply. Its errors are *silenceError, and what
+// the node answered.
+func (s *stream) call(ctx context.Context, q *wire.ClientRequest) ([]byte, error) {
+	reply := make(chan streamReply, 1)
+	s.mu.Lock()
+	if s.mu.ended != nil || s.mu.leaving {
+		cause := s.mu.ended
+		if cause == nil {
+			cause = errLeft
+		}
+		s.mu.Unlock()
+		return nil, &silenceError{err: cause}
+	}
+	s.mu.last++
+	id := s.mu.last
+	s.mu.pending[id] = reply
+	s.mu.Unlock()
+	s.push(callFrame(ctx, id, q))
+	select {
+	case r := <-reply:
+		return r.payload, r.err
+	case <-ctx.Done():
+	}
+	s.forget(id)
+	select {
+	case r := <-reply: // it came at the same time
+		return r.payload, r.err
+	default:
+		return nil, &silenceError{err: ctx.Err(), sent: true}
+	}
+}
+
+// forget drops a call that nobody waits for any more.
+func (s *stream) forget(id uint64) {
+	s.mu.Lock()
+	delete(s.mu.pending, id)
+	over := s.mu.leaving && len(s.mu.pending) == 0
+	s.mu.Unlock()
+	if over {
+		s.end(errLeft)
+	}
+}
+
+// callFrame is the frame of a call. The node is to give up a little before ctx ends, so
+// that its reason arrives in time.
+func callFrame(ctx context.Context, id uint64, q *wire.ClientRequest) []byte {
+	c := wire.Call{ID: id, Method: wire.ClientRow}
+	if deadline, ok := ctx.Deadline(); ok {
+		c.Timeout = serverTime(time.Until(deadline))
+	}
+	b := make([]byte, wire.FrameHeader, wire.FrameHeader+64+len(q.Table)+len(q.Key)+len(q.Idem)+len(q.Value))
+	b = wire.AppendCall(b, c)
+	return wire.FinishFrame(wire.AppendClientRequest(b, q), wire.FrameCall)
+}
+
+// push adds a frame to what is to be written, and writes it unless somebody does. What
+// cannot be written ends the stream.
+func (s *stream) push(frame []byte) {
+	o := &s.out
+	o.Lock()
+	defer o.Unlock()
+	if o.buf = append(o.buf, frame...); o.writing {
+		return // who writes takes it along
+	}
+	o.writing = true
+	for len(o.buf) > 0 {
+		b := o.buf
+		o.buf = o.spare
+		o.Unlock()
+		err := s.write(b)
+		o.Lock()
+		if o.spare = b[:0]; cap(b) > 1<<20 {
+			o.spare = nil
+		}
+		if err != nil {
+			o.buf = nil
+			s.end(err)
+		}
+	}
+	o.writing = false
+}
+
+func (s *stream) write(b []byte) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil {
+		return err
+	}
+	_, err := s.conn.Write(b)
+	return err
+}
