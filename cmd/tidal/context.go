@@ -166,7 +166,7 @@ func readContexts(path string) (contexts, error) {
 // column.
 func parseContexts(text []byte) (contexts, error) {
 	var file contexts
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&file)
 	if err != nil {
 		return file, contextsError(err)
@@ -203,11 +203,14 @@ func (a *app) connectToChange(c *cli.Context) (*client.Client, error) {
 	return t.connect()
 }
 
-func (t target) connect() (*client.Client, error) {
+func (t target) connect() (*client.Client, error) { return t.connectWith(client.Options{}) }
+
+// connectWith is connect with options that are not about the target.
+func (t target) connectWith(o client.Options) (*client.Client, error) {
 	if t.Kind == roll.KindGeneric {
 		return nil, withHint(usagef("cluster %s is not of tidal: its kind is %s", t.name, t.Kind), "tidal roll can restart its nodes: docs/rolling.md")
 	}
-	o := client.Options{Endpoints: t.Endpoints}
+	o.Endpoints = t.Endpoints
 	if t.files() != (pki.Files{}) {
 		pair, err := pki.LoadClient(t.files(), time.Now())
 		if err != nil {

@@ -77,10 +77,13 @@ func (a *app) commands() []*cli.Command {
 		a.rollCommand(),
 		a.topCommand(),
 		a.checkCommand(),
+		a.benchCommand(),
 		a.waitCommand(),
 		a.certsCommand(),
 		a.configCommand(),
 		a.debugCommand(),
+		a.completionCommand(),
+		a.completeCommand(),
 		a.versionCommand(),
 	}
 	for _, c := range all {
