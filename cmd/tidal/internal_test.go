@@ -210,11 +210,27 @@ func TestEditContexts(t *testing.T) {
 		{"another", prod, prod + "\n" + devText},
 		{"no newline at the end", strings.TrimSuffix(prod, "\n"), prod + "\n" + devText},
 		{"no current", "version = 1\n", "current = \"dev\"\nversion = 1\n\n" + devText},
-		{"old one last", prod + "\n" + "[ clusters . \"dev\" ] # old\nendpoints = []\n", prod + "\n" + devText},
+		{
+			"old one last, its heading kept", prod + "\n" + "[ clusters . \"dev\" ] # old\nendpoints = []\n",
+			prod + "\n" + strings.Replace(devText, "[clusters.dev]", "[ clusters . \"dev\" ] # old", 1),
+		},
+		{
+			"comments among the keys, many lines, what stays the same",
+			"version = 1\ncurrent = 'prod'\n[clusters.dev]\n# where\nendpoints = [ # all\n  'x',\n] # three\nca = '/d/bundle.crt' # mine\n\n# me\ncert=\"old\" # soon\n\n[clusters.prod]\nkey = 'k'\n",
+			"version = 1\ncurrent = 'prod'\n[clusters.dev]\n# where\nendpoints = [\"https://127.0.0.1:1\", \"https://127.0.0.1:2\"] # three\nca = '/d/bundle.crt' # mine\n\n# me\ncert=\"/d/tls.crt\" # soon\nkey = \"/d/tls.key\"\n\n[clusters.prod]\nkey = 'k'\n",
+		},
+		{
+			"no newline at the end, CRLF and a mark", "\xef\xbb\xbfversion = 1\r\ncurrent = 'dev'\r\n[clusters.dev]\r\nca = '/d/bundle.crt'",
+			"\xef\xbb\xbfversion = 1\r\ncurrent = 'dev'\r\n[clusters.dev]\r\nca = '/d/bundle.crt'\nendpoints = [\"https://127.0.0.1:1\", \"https://127.0.0.1:2\"]\ncert = \"/d/tls.crt\"\nkey = \"/d/tls.key\"\n",
+		},
 		{
 			"old one first, comment kept",
 			"version = 1\ncurrent = 'prod'\n[clusters.dev]\nendpoints = ['x']\n\n# about prod\n[clusters.prod]\nkey = 'k'\n",
 			"version = 1\ncurrent = 'prod'\n" + devText + "\n# about prod\n[clusters.prod]\nkey = 'k'\n",
+		},
+		{
+			"not what looks like it in a string", "version = 1\ncurrent = '''\n[clusters.dev]\n'''\n",
+			"version = 1\ncurrent = '''\n[clusters.dev]\n'''\n\n" + devText,
 		},
 		{"the same again", prod + "\n" + devText, prod + "\n" + devText},
 	}
@@ -232,8 +248,7 @@ func TestEditContexts(t *testing.T) {
 	for name, old := range map[string]string{
 		"inline":       "version = 1\nclusters = {dev = {ca = 'x'}}\n",
 		"dotted":       "version = 1\nclusters.dev.ca = 'x'\n",
-		"in a string":  "version = 1\ncurrent = '''\n[clusters.dev]\n'''\n",
-		"many lines":   "version = 1\n[clusters.dev]\nendpoints = [\n'x',\n]\n",
+		"dotted in it": "version = 1\n[clusters]\ndev.ca = 'x'\n",
 		"unknown key":  "version = 1\ncolour = 1\n",
 		"future":       "version = 2\n",
 		"not toml":     "version = \n",
@@ -242,6 +257,16 @@ func TestEditContexts(t *testing.T) {
 		if got, err := editContexts([]byte(old), "dev", dev); err == nil {
 			t.Errorf("%s: became %s", name, got)
 		}
+	}
+}
+
+// TestEditContextsTakesAway: what a cluster has no more goes with its line.
+func TestEditContextsTakesAway(t *testing.T) {
+	old := "version = 1\ncurrent = 'dev'\n[clusters.dev]\n  ca = 'x' # gone\n# stays\nendpoints = ['https://127.0.0.1:1']\nkey = 'k'"
+	got, err := editContexts([]byte(old), "dev", clusterContext{Endpoints: []string{"https://127.0.0.1:1"}})
+	want := "version = 1\ncurrent = 'dev'\n[clusters.dev]\n# stays\nendpoints = ['https://127.0.0.1:1']\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%v, %s", err, cmp.Diff(want, string(got)))
 	}
 }
 
