@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -16,7 +19,9 @@ import (
 type etcdStore struct {
 	procs
 	bin   string
+	urls  []string
 	conns []*grpc.ClientConn
+	web   *http.Client
 }
 
 func newEtcd(bin string) store { return &etcdStore{bin: bin} }
@@ -35,12 +40,14 @@ func (s *etcdStore) start(ctx context.Context, dir string, _ int) error {
 	if err != nil {
 		return err
 	}
+	s.web = &http.Client{Transport: &http.Transport{TLSClientConfig: conf.Clone(), DisableKeepAlives: true}}
 	var members []string
 	for i := range nodes {
 		members = append(members, name(i)+"=https://"+addrs[nodes+i])
 	}
 	for i := range nodes {
 		client, peer := "https://"+addrs[i], "https://"+addrs[nodes+i]
+		s.urls = append(s.urls, client)
 		if err := s.spawn(name(i), s.bin, "--name", name(i), "--data-dir", filepath.Join(dir, name(i)),
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
@@ -70,9 +77,34 @@ func (s *etcdStore) start(ctx context.Context, dir string, _ int) error {
 	return nil
 }
 
-func (s *etcdStore) put(ctx context.Context, node, table int, key string, value []byte) error {
-	_, err := pb.NewKVClient(s.conns[node]).Put(ctx, &pb.PutRequest{Key: fmt.Appendf(nil, "t%d/%s", table, key), Value: value})
+func (s *etcdStore) can(o op) bool { return o == write || o == read || o == restart }
+
+func (s *etcdStore) do(ctx context.Context, o op, r request) error {
+	kv := pb.NewKVClient(s.conns[r.node])
+	key := fmt.Appendf(nil, "t%d/%s", r.table, r.key)
+	if o == read {
+		_, err := kv.Range(ctx, &pb.RangeRequest{Key: key}) // linearizable, as it is by default
+		return err
+	}
+	_, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: r.value})
 	return err
+}
+
+func (s *etcdStore) restart(ctx context.Context, i int) (time.Duration, error) {
+	return s.again(ctx, i, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.urls[i]+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := s.web.Do(req)
+		if err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusOK {
+			err = errors.New(res.Status)
+		}
+		return errors.Join(err, res.Body.Close())
+	})
 }
 
 func (s *etcdStore) stop() {

@@ -10,34 +10,55 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// load is a closed loop of clients, each with one write at a time, to the three
+// op is what a test does.
+type op int
+
+const (
+	write       op = iota
+	read           // linearizable
+	streamWrite    // tidal's, over streams of frames
+	streamRead
+	restart
+)
+
+// request is one of a test's.
+type request struct {
+	node, table int
+	key         string
+	value       []byte
+}
+
+// load is a closed loop of clients, each with one request at a time, to the three
 // nodes in turn and to random rows of all tables.
 type load struct {
+	op                     op
 	clients, bytes, tables int
 	length                 time.Duration
+	each                   bool // every row once, instead of random ones for a while
 }
 
 const (
-	keySpace   = 100_000
-	putTimeout = 10 * time.Second
+	keySpace = 100_000
+	timeout  = 10 * time.Second
 )
 
 // cell is one measurement.
 type cell struct {
-	perSecond float64 // acknowledged writes
+	perSecond float64 // that were done
 	p50, p99  float64 // milliseconds
-	cpu       float64 // seconds of the three servers for 100,000 writes
-	failed    float64 // writes
+	cpu       float64 // seconds of the three servers for 100,000
+	failed    float64 // requests
 	loadAvg   float64 // of the machine over the last minute
 	failure   string  // the first
 }
 
 // String is the cell as progress shows it.
 func (c cell) String() string {
-	s := fmt.Sprintf("%7.0f writes/s  p50 %6.2f  p99 %7.2f ms  %6.1f CPU s/100,000  load %.1f", c.perSecond, c.p50, c.p99, c.cpu, c.loadAvg)
+	s := fmt.Sprintf("%7.0f/s  p50 %6.2f  p99 %7.2f ms  %6.1f CPU s/100,000  load %.1f", c.perSecond, c.p50, c.p99, c.cpu, c.loadAvg)
 	if c.failed > 0 {
 		s += fmt.Sprintf("  %.0f failed: %s", c.failed, c.failure)
 	}
@@ -48,6 +69,7 @@ func (c cell) String() string {
 func (l load) run(ctx context.Context, s store) (cell, error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
+	var next atomic.Int64
 	var took []time.Duration
 	var c cell
 	value := make([]byte, l.bytes) // random, so that no store gains by compressing it
@@ -58,11 +80,17 @@ func (l load) run(ctx context.Context, s store) (cell, error) {
 	for client := range l.clients {
 		wg.Go(func() {
 			var mine []time.Duration
-			for n := client; time.Since(began) < l.length && ctx.Err() == nil; n++ {
+			for n := client; ctx.Err() == nil; n++ {
 				key := rand.IntN(keySpace)
+				if l.each {
+					key = int(next.Add(1)) - 1
+				}
+				if l.each && key >= keySpace || !l.each && time.Since(began) >= l.length {
+					break
+				}
 				at := time.Now()
-				pctx, cancel := context.WithTimeout(ctx, putTimeout)
-				err := s.put(pctx, n%nodes, key%l.tables, fmt.Sprintf("k%08d", key), value)
+				pctx, cancel := context.WithTimeout(ctx, timeout)
+				err := s.do(pctx, l.op, request{node: n % nodes, table: key % l.tables, key: fmt.Sprintf("k%08d", key), value: value})
 				cancel()
 				if err == nil {
 					mine = append(mine, time.Since(at))
@@ -84,7 +112,7 @@ func (l load) run(ctx context.Context, s store) (cell, error) {
 		return c, err
 	}
 	if len(took) == 0 {
-		return c, fmt.Errorf("not one write was acknowledged; the first failure: %s", c.failure)
+		return c, fmt.Errorf("not one was done; the first failure: %s", c.failure)
 	}
 	wall, n := time.Since(began).Seconds(), float64(len(took))
 	slices.Sort(took)

@@ -18,11 +18,13 @@ import (
 
 const nodes = 3
 
-// store is a cluster of three processes under test. put is one attempt: it never
-// retries, and nil means that the write was acknowledged as durable.
+// store is a cluster of three processes under test. do is one attempt: it never
+// retries, and nil means that a write was acknowledged as durable.
 type store interface {
 	start(ctx context.Context, dir string, tables int) error
-	put(ctx context.Context, node, table int, key string, value []byte) error
+	can(o op) bool
+	do(ctx context.Context, o op, r request) error
+	restart(ctx context.Context, node int) (time.Duration, error)
 	pids() []int
 	stop()
 }
@@ -31,7 +33,31 @@ type store interface {
 type contender struct {
 	name  string
 	fresh func() store
-	cells []cell
+	cells map[string][]cell // by test
+}
+
+// test is one thing that is measured.
+type test struct {
+	name string
+	load
+}
+
+// tests are the measurements, in the order in which a cluster goes through them.
+func tests(l load) []test {
+	as := func(name string, o op, clients int) test {
+		t := test{name, l}
+		t.op, t.clients = o, clients
+		return t
+	}
+	many := fmt.Sprintf("%d clients", l.clients)
+	return []test{
+		as("writes, "+many, write, l.clients),
+		as("writes over streams, "+many, streamWrite, l.clients),
+		as("writes, one client", write, 1),
+		as("reads, "+many, read, l.clients),
+		as("reads over streams, "+many, streamRead, l.clients),
+		as("restart with 100,000 rows", restart, 256),
+	}
 }
 
 func main() {
@@ -44,7 +70,8 @@ func main() {
 	flag.IntVar(&l.clients, "clients", 64, "clients, each with one write at a time")
 	flag.IntVar(&l.bytes, "bytes", 128, "bytes of a value")
 	flag.IntVar(&l.tables, "tables", 6, "tables (tidal), key prefixes (etcd), streams (NATS)")
-	flag.DurationVar(&l.length, "d", 10*time.Second, "length of a measurement, after a fifth of that to warm up")
+	flag.DurationVar(&l.length, "d", 5*time.Second, "length of a measurement, after a fifth of that to warm up")
+	only := flag.String("test", "", "measure only what has this in its name: writes, streams, one client, reads, restart")
 	flag.Parse()
 
 	var all []*contender
@@ -53,7 +80,7 @@ func main() {
 		fresh     func(bin string) store
 	}{{"tidal", *tidal, newTidal}, {"etcd", *etcd, newEtcd}, {"nats", *nats, newNATS}} {
 		if c.bin != "" {
-			all = append(all, &contender{name: c.name, fresh: func() store { return c.fresh(c.bin) }})
+			all = append(all, &contender{name: c.name, fresh: func() store { return c.fresh(c.bin) }, cells: map[string][]cell{}})
 		}
 	}
 	if len(all) == 0 || flag.NArg() > 0 {
@@ -62,15 +89,16 @@ func main() {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	if err := run(ctx, all, l, *dir, *rounds); err != nil {
+	list := slices.DeleteFunc(tests(l), func(t test) bool { return !strings.Contains(t.name, *only) })
+	if err := run(ctx, all, list, *dir, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
-	report(os.Stdout, all)
+	report(os.Stdout, all, list)
 }
 
 // run measures every contender once a round, the first one a place later each time.
-func run(ctx context.Context, all []*contender, l load, dir string, rounds int) error {
+func run(ctx context.Context, all []*contender, list []test, dir string, rounds int) error {
 	tmp, err := os.MkdirTemp(dir, "compare-")
 	if err != nil {
 		return err
@@ -79,51 +107,99 @@ func run(ctx context.Context, all []*contender, l load, dir string, rounds int) 
 	for round := range rounds {
 		for i := range all {
 			c := all[(i+round)%len(all)]
-			got, err := measure(ctx, c.fresh(), l, filepath.Join(tmp, fmt.Sprintf("%s-%d", c.name, round)))
-			if err != nil {
+			if err := measure(ctx, c, list, filepath.Join(tmp, fmt.Sprintf("%s-%d", c.name, round))); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			fmt.Fprintf(os.Stderr, "round %d  %-6s %s\n", round+1, c.name, got)
-			c.cells = append(c.cells, got)
 		}
 	}
 	return nil
 }
 
-// measure starts a store on an empty folder, loads it and ends it.
-func measure(ctx context.Context, s store, l load, dir string) (cell, error) {
+// measure starts a store on an empty folder, takes it through the tests, and ends it.
+func measure(ctx context.Context, c *contender, list []test, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return cell{}, err
+		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	s := c.fresh()
 	defer s.stop()
-	if err := s.start(ctx, dir, l.tables); err != nil {
-		return cell{}, err
+	if err := s.start(ctx, dir, list[0].tables); err != nil {
+		return err
 	}
-	warm := l
+	for _, t := range list {
+		if !s.can(t.op) {
+			continue
+		}
+		got, err := t.measure(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%-6s %-34s %s\n", c.name, t.name, got)
+		c.cells[t.name] = append(c.cells[t.name], got)
+	}
+	return nil
+}
+
+func (t test) measure(ctx context.Context, s store) (cell, error) {
+	if t.op == restart {
+		return t.restarts(ctx, s)
+	}
+	warm := t.load
 	warm.length /= 5
 	if _, err := warm.run(ctx, s); err != nil {
 		return cell{}, err
 	}
-	return l.run(ctx, s)
+	return t.run(ctx, s)
 }
 
-// report prints each contender's medians, and tidal's as ratios to the others.
-func report(w io.Writer, all []*contender) {
-	fmt.Fprintln(w, "| store | rounds | writes/s | p50 ms | p99 ms | CPU s per 100,000 | failed | load average | tidal: writes × | p99 × | CPU × |")
-	fmt.Fprintln(w, "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-	var base *cell
-	for _, c := range all {
-		m := median(c.cells)
-		if c.name == "tidal" {
-			base = &m
+// restarts writes every row, and restarts each node once.
+func (t test) restarts(ctx context.Context, s store) (cell, error) {
+	fill := t.load
+	fill.op, fill.each = write, true
+	if _, err := fill.run(ctx, s); err != nil {
+		return cell{}, err
+	}
+	var took []float64
+	for i := range nodes {
+		d, err := s.restart(ctx, i)
+		if err != nil {
+			return cell{}, err
 		}
-		ratios := []string{"", "", ""}
-		if base != nil && c.name != "tidal" {
-			ratios = []string{ratio(base.perSecond, m.perSecond), ratio(base.p99, m.p99), ratio(base.cpu, m.cpu)}
+		took = append(took, float64(d.Microseconds())/1000)
+	}
+	slices.Sort(took)
+	return cell{p50: took[len(took)/2], p99: took[len(took)-1], loadAvg: loadAverage()}, nil
+}
+
+// report prints for each test the contenders' medians, and tidal's as ratios to the
+// others'. What goes over streams is held against tidal's HTTP.
+func report(w io.Writer, all []*contender, list []test) {
+	fmt.Fprintln(w, "| test | store | rounds | per second | p50 ms | p99 ms | CPU s per 100,000 | failed | load average | tidal: rate × | p50 × | p99 × | CPU × |")
+	fmt.Fprintln(w, "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+	for _, t := range list {
+		var base *cell
+		for _, c := range all {
+			cells := c.cells[t.name]
+			if len(cells) == 0 {
+				continue
+			}
+			m := median(cells)
+			against := &m
+			if plain := strings.Replace(t.name, " over streams", "", 1); c.name == "tidal" {
+				base, against = &m, nil
+				if other := c.cells[plain]; plain != t.name && len(other) > 0 {
+					o := median(other)
+					against = &o
+				}
+			}
+			ratios := "| | | |"
+			if base != nil && against != nil {
+				ratios = fmt.Sprintf("%s | %s | %s | %s |", ratio(base.perSecond, against.perSecond), ratio(base.p50, against.p50),
+					ratio(base.p99, against.p99), ratio(base.cpu, against.cpu))
+			}
+			fmt.Fprintf(w, "| %s | %s | %d | %.0f | %.2f | %.2f | %.1f | %.0f | %.1f | %s\n", t.name, c.name, len(cells),
+				m.perSecond, m.p50, m.p99, m.cpu, m.failed, m.loadAvg, ratios)
 		}
-		fmt.Fprintf(w, "| %s | %d | %.0f | %.2f | %.2f | %.1f | %.0f | %.1f | %s |\n", c.name, len(c.cells),
-			m.perSecond, m.p50, m.p99, m.cpu, m.failed, m.loadAvg, strings.Join(ratios, " | "))
 	}
 }
 

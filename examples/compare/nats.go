@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -82,7 +84,7 @@ func (s *natsStore) streams(ctx context.Context, tables int) error {
 		}
 		for i := range nodes {
 			if err := s.until(ctx, "stream is not writable", func(ctx context.Context) error {
-				return s.put(ctx, i, t, "first", nil)
+				return s.do(ctx, write, request{node: i, table: t, key: "first"})
 			}); err != nil {
 				return err
 			}
@@ -112,8 +114,15 @@ func (s *natsStore) request(ctx context.Context, node int, subject string, data 
 	return nil
 }
 
-func (s *natsStore) put(ctx context.Context, node, table int, key string, value []byte) error {
-	return s.request(ctx, node, fmt.Sprintf("t%d.%s", table, key), value)
+// Its reads are not linearizable, and its health has a port of its own.
+func (s *natsStore) can(o op) bool { return o == write }
+
+func (s *natsStore) do(ctx context.Context, _ op, r request) error {
+	return s.request(ctx, r.node, fmt.Sprintf("t%d.%s", r.table, r.key), r.value)
+}
+
+func (s *natsStore) restart(context.Context, int) (time.Duration, error) {
+	return 0, errors.ErrUnsupported
 }
 
 func (s *natsStore) stop() {

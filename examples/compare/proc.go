@@ -22,6 +22,24 @@ type procs struct {
 	cmds []*exec.Cmd
 }
 
+// again stops a process in good order, starts it anew, and returns how long that one
+// took to be ready.
+func (p *procs) again(ctx context.Context, i int, ready func(context.Context) error) (time.Duration, error) {
+	old := p.cmds[i]
+	if err := old.Process.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	_ = old.Wait() // it was told to end
+	began := time.Now()
+	if err := p.spawn(name(i), old.Path, old.Args[1:]...); err != nil {
+		return 0, err
+	}
+	last := len(p.cmds) - 1
+	p.cmds[i], p.cmds = p.cmds[last], p.cmds[:last]
+	err := p.until(ctx, "not ready after a restart", ready)
+	return time.Since(began), err
+}
+
 // spawn starts one; its output goes to dir/name.log.
 func (p *procs) spawn(name, bin string, args ...string) error {
 	log, err := os.Create(p.log(name))
@@ -60,7 +78,7 @@ func (p *procs) stop() {
 func (p *procs) until(ctx context.Context, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		try, stop := context.WithTimeout(ctx, 5*time.Second)

@@ -10,6 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
+
+	"tidal/node/client"
 )
 
 // tidalStore is three tidal nodes with mutual TLS, spoken to as any HTTP client
@@ -19,6 +22,7 @@ type tidalStore struct {
 	bin    string
 	addrs  []string
 	client *http.Client
+	native *client.Client // over streams
 }
 
 func newTidal(bin string) store { return &tidalStore{bin: bin} }
@@ -30,6 +34,9 @@ func (s *tidalStore) start(ctx context.Context, dir string, tables int) (err err
 	}
 	conf, err := s.issue(ctx)
 	if err != nil {
+		return err
+	}
+	if s.native, err = client.New(client.Options{Endpoints: s.urls(), TLS: conf, Once: true, Streams: true}); err != nil {
 		return err
 	}
 	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: conf, MaxIdleConnsPerHost: 1024}}
@@ -55,6 +62,13 @@ func (s *tidalStore) start(ctx context.Context, dir string, tables int) (err err
 		}
 	}
 	return nil
+}
+
+func (s *tidalStore) urls() (all []string) {
+	for _, a := range s.addrs {
+		all = append(all, "https://"+a)
+	}
+	return all
 }
 
 func name(i int) string { return fmt.Sprintf("n%d", i) }
@@ -107,6 +121,31 @@ func (s *tidalStore) call(ctx context.Context, node int, method, path string, bo
 	return err
 }
 
-func (s *tidalStore) put(ctx context.Context, node, table int, key string, value []byte) error {
-	return s.call(ctx, node, http.MethodPut, fmt.Sprintf("/v1/tables/t%d/rows/%s", table, key), value)
+func (s *tidalStore) can(o op) bool { return true }
+
+func (s *tidalStore) do(ctx context.Context, o op, r request) (err error) {
+	table := fmt.Sprintf("t%d", r.table)
+	path := "/v1/tables/" + table + "/rows"
+	switch o {
+	case write:
+		return s.call(ctx, r.node, http.MethodPut, path+"/"+r.key, r.value)
+	case read:
+		return s.call(ctx, r.node, http.MethodGet, path+"/"+r.key, nil)
+	case streamWrite:
+		_, err = s.native.Put(ctx, table, r.key, r.value, client.WriteOptions{})
+	case streamRead:
+		_, err = s.native.Get(ctx, table, r.key, client.ReadOptions{})
+	}
+	return err
+}
+
+func (s *tidalStore) restart(ctx context.Context, i int) (time.Duration, error) {
+	return s.again(ctx, i, func(ctx context.Context) error { return s.call(ctx, i, http.MethodGet, "/health", nil) })
+}
+
+func (s *tidalStore) stop() {
+	if s.native != nil {
+		s.native.Close()
+	}
+	s.procs.stop()
 }
