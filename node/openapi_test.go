@@ -219,6 +219,7 @@ func TestOpenAPI(t *testing.T) {
 	ask("GET /cluster/events", "?follow=false", "", 200)
 	ask("GET /cluster/events", "?follow=x", "", 400)
 	ask("GET /internal/peer", "", "", 426)
+	ask("GET /v1/stream", "", "", 400)
 
 	ask("GET "+roll, "", "", 404)
 	ask("POST /v1/rolls", "", `{"data":{"any":"plan"}}`, 201)

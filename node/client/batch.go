@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"tidal/node/api"
 )
@@ -27,13 +26,8 @@ func (c *Client) Batch(ctx context.Context, table string, changes []api.Change, 
 
 // BatchLines is Batch for changes that are written already, one on a line.
 func (c *Client) BatchLines(ctx context.Context, table string, body []byte, o BatchOptions) (api.Version, error) {
-	a, err := c.write(ctx, http.MethodPost, rowsPath(table), body, WriteOptions{Key: o.Key, Position: o.Position})
-	if err != nil {
-		return api.Version{}, err
-	}
-	var answer api.BatchAnswer
-	err = decode(a.body, &answer)
-	return answer.Version, err
+	r, err := c.write(ctx, api.Request{Op: api.OpBatch, Table: table, Value: body}, WriteOptions{Key: o.Key, Position: o.Position})
+	return r.Version, err
 }
 
 func rowsPath(table string) string { return tablePath(table) + "/rows" }

@@ -121,14 +121,21 @@ func (c *Client) row(ctx context.Context, q *wire.ClientRequest) (rowAnswer, err
 // fits reports whether a stream carries the request: what no node takes is for a node
 // to refuse, in its own words.
 func fits(q *wire.ClientRequest) bool {
-	return len(q.Table) <= api.MaxTable && len(q.Key) <= api.MaxKey && len(q.Value) <= api.MaxValue &&
+	most := api.MaxValue
+	if q.Op == api.OpBatch {
+		most = api.MaxBatch
+	}
+	return len(q.Table) <= api.MaxTable && len(q.Key) <= api.MaxKey && len(q.Value) <= most &&
 		len(q.Idem) <= api.MaxIdem && len(q.IfMatch) <= api.MaxTags
 }
 
 // rowByHTTP does a request for a row over HTTP. t is what came of it before.
 func (c *Client) rowByHTTP(ctx context.Context, q *wire.ClientRequest, t *tries) (r rowAnswer, err error) {
 	path := rowPath(q.Table, q.Key)
-	if q.Local {
+	switch {
+	case q.Op == api.OpBatch:
+		path = rowsPath(q.Table)
+	case q.Local:
 		path += "?consistency=local"
 	}
 	t.silent = nil // streams are another way than the endpoints that are tried now
@@ -149,8 +156,15 @@ func (c *Client) rowByHTTP(ctx context.Context, q *wire.ClientRequest, t *tries)
 		}
 	}
 	r.position, _ = api.ParsePosition(a.header.Get(api.HeaderPosition)) // zero if it is not there
-	if q.Op == api.OpDelete {
+	switch q.Op {
+	case api.OpDelete:
 		return r, nil
+	case api.OpBatch:
+		var answer api.BatchAnswer
+		err = decode(a.body, &answer)
+		r.Version = answer.Version
+		return r, err
+	default:
 	}
 	if r.Version, err = api.ParseETag(a.header.Get("ETag")); err != nil {
 		return r, fmt.Errorf("read the answer: %w", err)
@@ -166,7 +180,9 @@ func rowMethod(op api.Op) string {
 		return http.MethodPut
 	case api.OpDelete:
 		return http.MethodDelete
-	case api.OpGet:
+	case api.OpBatch:
+		return http.MethodPost
+	case api.OpGet, api.OpScan:
 	}
 	return http.MethodGet
 }

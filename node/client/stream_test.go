@@ -195,6 +195,10 @@ func TestStreamRows(t *testing.T) {
 	if err = c.Delete(t.Context(), "t", "k", client.WriteOptions{IfExists: true}); err != nil || last.Op != api.OpDelete || !last.IfExists || len(last.Idem) < 16 {
 		t.Errorf("%v, sent %+v", err, last)
 	}
+	b, err := c.Batch(t.Context(), "t", []api.Change{{Key: "a", Value: []byte("1")}, {Key: "b", Delete: true}}, client.BatchOptions{Key: "two"})
+	if err != nil || b.Index != 12 || last.Op != api.OpBatch || last.Idem != "two" || string(last.Value) != "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"delete\":true}\n" {
+		t.Errorf("%v, %v, sent %+v", b, err, last)
+	}
 	if _, err = c.Head(t.Context(), "t", "k", client.ReadOptions{Local: true}); err != nil || !last.Local || last.Op != api.OpHead {
 		t.Errorf("%v, sent %+v", err, last)
 	}

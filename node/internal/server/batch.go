@@ -9,7 +9,7 @@ import (
 
 // rowsRoute is the route of many rows.
 func rowsRoute() *route {
-	rt := newRoute("/v1/tables/{table}/rows",
+	rt := newRoute(rowsPath,
 		verb{http.MethodGet, needReader, (*exchange).listRows},
 		verb{http.MethodPost, needWriter, (*exchange).postRows},
 	)

@@ -147,7 +147,11 @@ func stateOperations() map[string]operation {
 			does: "Tells what happens, an event on each line, without end.", takes: []string{"after (event)", "follow"},
 			answers: ok("events, each an Event in JSON", raw("application/x-ndjson")), codes: []api.Code{api.CodeTooMany},
 		},
-		"GET /metrics":           {does: "The metrics of the node.", answers: ok("Prometheus or OpenMetrics text", raw("text/plain"), "Vary")},
+		"GET /metrics": {does: "The metrics of the node.", answers: ok("Prometheus or OpenMetrics text", raw("text/plain"), "Vary")},
+		"GET /v1/stream": {
+			does:    "Turns the connection into a stream of frames with requests for rows.",
+			answers: map[int]answer{101: {"the connection is a stream from now on", nil, nil}}, codes: []api.Code{api.CodeNotReady},
+		},
 		"GET /internal/peer":     {does: "Where nodes meet each other; not for clients.", answers: map[int]answer{101: {"the connection is theirs", nil, nil}, 426: {"it is for nodes", raw("text/plain"), []string{"Upgrade", "X-Content-Type-Options"}}}},
 		"GET /v1/certs/revoked":  {does: "Lists the certificates that the cluster refuses.", answers: ok("them", api.RevocationList{})},
 		"POST /v1/certs/revoked": {does: "Has a certificate refused for ever.", takes: []string{api.HeaderTimeout}, body: api.Revocation{}, answers: done("it is refused"), codes: metadata(api.CodeConflict, api.CodeTooLarge)},

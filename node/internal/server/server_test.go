@@ -126,6 +126,7 @@ func TestRoles(t *testing.T) {
 		"GET /internal/peer":         {"": "418", "node": "418"},
 		"GET /cluster/status":        {"": none, "node": no, "reader": "200", "admin": "200"},
 		"GET /cluster/status/local":  {"": none, "node": no, "reader": "200"},
+		"GET /v1/stream":             {"": none, "node": no, "reader": "400", "admin": "400"},
 		"GET /v1/tables":             {"": none, "node": no, "reader": "200"},
 		"GET /v1/tables/t":           {"": none, "node": no, "reader": "200"},
 		"PUT /v1/tables/t":           {"": none, "node": no, "reader": no, "writer": no, "admin": "200"},

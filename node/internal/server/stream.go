@@ -24,7 +24,7 @@ const (
 	streamIdle  = 2 * time.Minute // without a frame it is closed
 	streamWrite = 30 * time.Second
 	streamQueue = 1 << 20              // bytes that wait to be written before their calls do
-	streamFrame = api.MaxValue + 8<<10 // bytes of a frame from a client
+	streamFrame = api.MaxBatch + 8<<10 // bytes of a frame from a client
 	spareHands  = 16                   // goroutines that wait for a stream's next call
 )
 
@@ -65,7 +65,6 @@ func (x *exchange) stream() error {
 		return err
 	}
 	if !strings.EqualFold(x.r.Header.Get("Upgrade"), wire.ClientProtocol) {
-		x.w.Header().Set("Upgrade", wire.ClientProtocol)
 		return &api.Error{
 			Code:    api.CodeBadRequest,
 			Message: "this path is for programs that ask it for the protocol " + wire.ClientProtocol,
@@ -203,7 +202,9 @@ func (st *stream) read(ctx context.Context) error {
 		if _, err := st.br.Peek(wire.FrameHeader); err != nil {
 			return err
 		}
-		kind, payload, err := wire.ReadFrame(&patient{st: st}, streamFrame)
+		p := patient{st: st}
+		kind, payload, err := wire.ReadFrame(&p, streamFrame)
+		st.s.bodies.held.Add(-p.held)
 		if err != nil {
 			return err
 		}
@@ -224,16 +225,24 @@ func (st *stream) read(ctx context.Context) error {
 	}
 }
 
-// patient reads a frame whose client may take its time for each part.
+// patient reads a frame whose client may take its time for each part. While it does,
+// what has come of a large one is held among the bodies.
 type patient struct {
 	st   *stream
 	mark int // bytes since the last deadline
 	late bool
+	held int64
 }
 
 // Read implements io.Reader.
 func (p *patient) Read(b []byte) (int, error) {
 	if p.st.br.Buffered() == 0 && (!p.late || p.mark >= bodyChunk) {
+		if p.mark > 0 {
+			if err := p.st.s.bodies.hold(p.mark); err != nil {
+				return 0, err // its call is not known yet, so that nobody can be told
+			}
+			p.held += int64(p.mark)
+		}
 		p.late, p.mark = true, 0
 		if err := p.st.await(bodyPatience); err != nil {
 			return 0, err

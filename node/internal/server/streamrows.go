@@ -12,8 +12,11 @@ import (
 	"tidal/node/internal/wire"
 )
 
-// rowPath is the route of a row, over plain HTTP and in the counts of both.
-const rowPath = "/v1/tables/{table}/rows/{key}"
+// The routes of rows, over plain HTTP and in the counts of both.
+const (
+	rowPath  = "/v1/tables/{table}/rows/{key}"
+	rowsPath = "/v1/tables/{table}/rows"
+)
 
 // rowCall is one request for a row on a stream, and its answer.
 type rowCall struct {
@@ -89,6 +92,15 @@ func (a *rowCall) serve(ctx context.Context, c *wire.Call) (payload []byte, err 
 		return nil, err
 	}
 	req := &q.Request
+	if req.Op == api.OpBatch {
+		if err = a.hold(api.ParseBytes(req.Value)); err != nil {
+			return nil, err
+		}
+		if req.Changes, err = api.ParseChanges(req.Value, 1); err != nil {
+			return nil, err
+		}
+		req.Value = nil
+	}
 	if req.Op.Writes() {
 		if err = a.st.s.identify(req, a.st.who, q.Idem); err != nil {
 			return nil, err
@@ -102,6 +114,7 @@ func (a *rowCall) serve(ctx context.Context, c *wire.Call) (payload []byte, err 
 		return nil, err
 	}
 	switch {
+	case req.Op == api.OpBatch:
 	case req.Op.Writes():
 		a.event.Status = http.StatusNoContent
 	case !resp.Found:
@@ -125,6 +138,8 @@ func (a *rowCall) admit(q *wire.ClientRequest) error {
 		a.event.Method = http.MethodPut
 	case api.OpDelete:
 		a.event.Method = http.MethodDelete
+	case api.OpBatch:
+		a.event.Method, a.event.Route = http.MethodPost, rowsPath
 	default:
 		return badRequest("there is no operation %d", q.Op)
 	}
@@ -134,13 +149,19 @@ func (a *rowCall) admit(q *wire.ClientRequest) error {
 	if err := allowed(a.st.who, need); err != nil {
 		return err
 	}
-	if err := errors.Join(api.CheckTable(q.Table), api.CheckKey(q.Key)); err != nil {
+	err := api.CheckTable(q.Table)
+	if err == nil && q.Op != api.OpBatch {
+		err = api.CheckKey(q.Key)
+	}
+	if err != nil {
 		return err
 	}
 	conditional := len(q.IfMatch) > 0 || q.IfExists || q.IfNoneMatch
 	switch {
 	case !q.Op.Writes() && (conditional || q.Idem != "" || len(q.Value) > 0), q.Op == api.OpDelete && len(q.Value) > 0:
 		return badRequest("a %s has no value, condition or key", q.Op)
+	case q.Op == api.OpBatch && (conditional || q.Key != ""):
+		return badRequest("a batch takes no conditions, and its keys are in its lines")
 	case q.IfNoneMatch && (len(q.IfMatch) > 0 || q.IfExists), q.IfExists && len(q.IfMatch) > 0:
 		return badRequest("a row cannot be there and not be there")
 	case q.Op.Writes() && q.Local:

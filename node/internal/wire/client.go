@@ -22,7 +22,7 @@ const (
 
 // ClientRequest is a row request as a client sends it. What the entering node adds is
 // not in it: the id, the deadline, which is the call's, and who asks, which is the
-// connection's.
+// connection's. Of a batch the value is its lines, as api.AppendChange writes them.
 type ClientRequest struct {
 	api.Request
 
@@ -90,7 +90,11 @@ func DecodeClientRequest(b []byte) (*ClientRequest, error) {
 	if flags&requestIfMatch != 0 {
 		q.IfMatch = r.tags("if-match")
 	}
-	q.Value = r.Bytes("value", api.MaxValue)
+	most := api.MaxValue
+	if q.Op == api.OpBatch {
+		most = api.MaxBatch
+	}
+	q.Value = r.Bytes("value", most)
 	if err := r.Done(); err != nil {
 		return nil, err
 	}
