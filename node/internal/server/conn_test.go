@@ -39,6 +39,7 @@ func (g *rig) serve(t *testing.T) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	p := &pipe{conns: make(chan net.Conn), done: make(chan struct{})}
 	s := g.HTTPServer()
+	s.BaseContext = g.base
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(p) }()
 	here, there := net.Pipe()
@@ -179,6 +180,27 @@ func TestClientLeft(t *testing.T) {
 			t.Errorf("log %q", g.log.String())
 		}
 	})
+}
+
+// TestNodeEnds: a client whose request the node's end cuts off gets no answer, and
+// not the 200 that net/http gives for a handler that says nothing.
+func TestNodeEnds(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(t)
+			g.block, g.entered = make(chan struct{}), make(chan struct{}, 1)
+			run, end := context.WithCancel(t.Context())
+			g.base = func(net.Listener) context.Context { return run }
+			conn, r := g.serve(t)
+			_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", method, rowK)
+			<-g.entered
+			end()
+			if answer, err := http.ReadResponse(r, nil); err == nil {
+				t.Errorf("%s: %s", method, answer.Status)
+				_ = answer.Body.Close()
+			}
+		})
+	}
 }
 
 // TestDrainingCloses: the answer is whole, and then the connection ends.

@@ -22,7 +22,8 @@ const (
 	bodyPatience = 30 * time.Second
 	bodyChunk    = 64 << 10
 
-	// statusClientLeft stands in events for a client that did not wait.
+	// statusClientLeft stands in events for a client that did not wait, or was cut off
+	// by the end of the node: nobody is told anything.
 	statusClientLeft = 499
 )
 
@@ -54,19 +55,21 @@ func (x *exchange) finish() {
 		x.s.o.Log.Error("a handler panicked", "route", x.route, "method", x.method,
 			"panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
 	}
-	cut := failure != nil && x.wrote
+	// A handler that returns without an answer has given one to net/http: 200.
+	cut := failure != nil && x.wrote || x.status == statusClientLeft
 	if failure != nil && !cut {
 		x.fail(api.AsError(errPanic))
 	}
 	x.s.o.Observe(Event{Route: x.route, Method: x.method, Status: x.status, Code: x.code, Took: time.Since(x.start)})
 	if cut {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut an answer that has begun
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut an answer off
 	}
 }
 
 var errPanic = errors.New("a handler panicked")
 
-// fail answers with a problem.
+// fail answers with a problem. It is silent if the request ended before: its client
+// left, or the node ends.
 func (x *exchange) fail(err error) {
 	if x.r.Context().Err() != nil && api.CodeOf(err) == "" {
 		x.status = statusClientLeft

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -200,8 +201,9 @@ type rig struct {
 	t *testing.T
 	*server.Server
 	*below
-	log bytes.Buffer
-	mu  struct {
+	log  bytes.Buffer
+	base func(net.Listener) context.Context // of the HTTP server; nil: its own
+	mu   struct {
 		sync.Mutex
 		events []server.Event
 	}
