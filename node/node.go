@@ -191,6 +191,12 @@ func (n *node) prepare() error {
 		return err
 	}
 	n.space.full.Store(full)
+	// A database of a later release may be nothing that this one can open. What is
+	// damaged there is written anew below.
+	err = store.CheckFormat(n.o.Disk, formatFile(c))
+	if _, newer := errors.AsType[store.NewerError](err); newer {
+		return err
+	}
 	n.db, err = store.Open(filepath.Join(c.Node.Data, databaseFolder), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die})
 	if err != nil {
 		return err

@@ -11,9 +11,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+// NewerError says that data is of a format that this binary does not know.
+type NewerError uint64
+
+// Error implements error.
+func (e NewerError) Error() string {
+	return fmt.Sprintf("the data is of format %d, this binary reads up to format %d: run the release that wrote it, or a newer one", uint64(e), Format)
+}
+
 // WriteFormat notes at path which format the database beside it has: a binary
 // that is about to take a node over can read that while the database is open.
-// The database holds its own number, which alone counts when it is opened.
+// The database holds its own number too, for a binary that can open it.
 func WriteFormat(disk vfs.FS, path string) error {
 	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -52,5 +60,5 @@ func readable(n uint64) error {
 	if n <= Format {
 		return nil
 	}
-	return fmt.Errorf("the data is of format %d, this binary reads up to format %d: run the release that wrote it, or a newer one", n, Format)
+	return NewerError(n)
 }
