@@ -123,7 +123,11 @@ func (e Event) String() string {
 	case EventRefused:
 		return fmt.Sprintf("node %s refused %d requests: %s%s", e.Member, e.Count, e.Why, e.ofTables())
 	case EventNodeRefused:
-		return "node " + e.Member + ", running as " + e.incarnation() + ", is refused by " + e.From + because(e.Why)
+		who := "node " + e.Member
+		if e.Incarnation != nil {
+			who += ", running as " + e.incarnation() + ","
+		}
+		return who + " is refused by " + e.From + because(e.Why)
 	case EventHeartbeat:
 	}
 	return string(e.Kind)

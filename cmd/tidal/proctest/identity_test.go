@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,17 +93,61 @@ func lists(by *node, refused, reason string) error {
 	return fmt.Errorf("%s lists %+v: want %s, %q", by.id, s.Refusals, refused, reason)
 }
 
+// tells is an error unless a node tells the event that a node is refused for a reason.
+func tells(by *node, refused, reason string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+by.listen+"/cluster/events?follow=false", http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	return toldOf(by, res.Body, refused, reason)
+}
+
+// toldOf is an error unless the events that a node tells have a refusal.
+func toldOf(by *node, events io.Reader, refused, reason string) error {
+	var told []string
+	for d := json.NewDecoder(events); ; {
+		var e api.Event
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s tells of %q: want %s, %q", by.id, told, refused, reason)
+		} else if err != nil {
+			return err
+		}
+		if e.Kind != api.EventNodeRefused {
+			continue
+		}
+		told = append(told, e.String())
+		if e.Member == refused && strings.Contains(e.Why, reason) {
+			return nil
+		}
+	}
+}
+
 // isRefused waits until a process says that it is refused, a node of the cluster
-// lists it and has said so in its log, and a row request to it is answered in kind.
+// lists it and has said so in its log and in an event, and a row request to it is
+// answered in kind.
 func (c *cluster) isRefused(t *testing.T, n *node, reason string) {
 	t.Helper()
 	eventually(t, 120*time.Second, func() error { return says(n, reason) })
+	// One refusal is enough: then it talks to nobody.
+	by := c.nodes[0]
 	eventually(t, 20*time.Second, func() error {
-		return errors.Join(lists(c.nodes[0], n.id, reason), lists(n, n.id, reason))
+		err := lists(by, n.id, reason)
+		if err != nil {
+			by = c.nodes[1-slices.Index(c.nodes, by)]
+		}
+		return errors.Join(err, lists(n, n.id, reason))
 	})
-	log, err := os.ReadFile(c.nodes[0].logFile)
+	eventually(t, 20*time.Second, func() error { return errors.Join(tells(by, n.id, reason), tells(n, n.id, reason)) })
+	log, err := os.ReadFile(by.logFile)
 	if err != nil || !strings.Contains(string(log), "node refused") || !strings.Contains(string(log), reason) {
-		t.Errorf("the log of %s does not say that it refuses %s: %q, %v", c.nodes[0].id, n.id, reason, err)
+		t.Errorf("the log of %s does not say that it refuses %s: %q, %v", by.id, n.id, reason, err)
 	}
 	var p api.Problem
 	if status, err := ask(n, "/v1/tables/t0/rows/early", &p); status != http.StatusServiceUnavailable || p.Code != api.CodeWrongDisk {
@@ -160,7 +206,7 @@ func (c *cluster) rename(t *testing.T, from, to string) {
 
 func (c *cluster) putRow(t *testing.T, key string) {
 	t.Helper()
-	eventually(t, 15*time.Second, func() error {
+	eventually(t, 60*time.Second, func() error {
 		a, err := c.call(0, http.MethodPut, "/v1/tables/t0/rows/"+key, key, nil)
 		if err == nil && a.status/100 != 2 {
 			err = fmt.Errorf("put %s: %s", key, a)
@@ -192,7 +238,7 @@ func TestWrongDisks(t *testing.T) {
 
 	// A copy, beside the original.
 	third.start(t, "")
-	eventually(t, 20*time.Second, func() error { return c.health(2) })
+	eventually(t, 60*time.Second, func() error { return c.health(2) })
 	twin := c.beside(t, process{id: "n3", name: "test", data: c.data("copy")})
 	twin.start(t, "")
 	c.isRefused(t, twin, "with the same start number: it is a copy of that one, or an older state of it")
@@ -209,7 +255,7 @@ func TestWrongDisks(t *testing.T) {
 		}
 		<-third.gone
 		third.start(t, "")
-		eventually(t, 20*time.Second, func() error { return c.health(2) })
+		eventually(t, 60*time.Second, func() error { return c.health(2) })
 	}
 	third.kill()
 	older := c.beside(t, process{id: "n3", name: "test", data: c.data("older")})
@@ -217,27 +263,28 @@ func TestWrongDisks(t *testing.T) {
 	c.isRefused(t, older, "is older than the one that r")
 	older.kill()
 	third.start(t, "")
-	eventually(t, 20*time.Second, func() error { return c.health(2) })
+	eventually(t, 60*time.Second, func() error { return c.health(2) })
 
 	// A disk that is gone, and then found again.
 	third.kill()
 	c.rename(t, "n3", "lost")
 	third.start(t, "")
-	eventually(t, 15*time.Second, func() error { return says(third, "`tidal node replace n3` lets it back in") })
-	eventually(t, 5*time.Second, func() error {
-		err := lists(c.nodes[0], "n3", "and comes with the empty disk")
+	eventually(t, 60*time.Second, func() error { return says(third, "`tidal node replace n3` lets it back in") })
+	eventually(t, 60*time.Second, func() error {
+		const reason = "and comes with the empty disk"
+		err := errors.Join(lists(c.nodes[0], "n3", reason), tells(c.nodes[0], "n3", reason))
 		if err != nil {
-			err = lists(c.nodes[1], "n3", "and comes with the empty disk")
+			err = errors.Join(lists(c.nodes[1], "n3", reason), tells(c.nodes[1], "n3", reason))
 		}
 		return err
 	})
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, 60*time.Second, func() error {
 		if out, code := c.command(t, "node", "replace", "n3", "--yes", "--endpoint", "http://"+c.nodes[0].listen); code != 0 {
 			return fmt.Errorf("exit %d: %s", code, out)
 		}
 		return nil
 	})
-	eventually(t, 20*time.Second, func() error { return c.health(2) })
+	eventually(t, 60*time.Second, func() error { return c.health(2) })
 	lost := c.beside(t, process{id: "n3", name: "test", data: c.data("lost")})
 	lost.start(t, "")
 	c.isRefused(t, lost, "was replaced, and is dead for ever")
@@ -246,31 +293,60 @@ func TestWrongDisks(t *testing.T) {
 	// Nodes of other clusters.
 	named := c.beside(t, process{id: "n3", name: "other", data: c.data("named")})
 	named.start(t, "")
-	eventually(t, 15*time.Second, func() error { return says(named, `node n3 is of cluster "other", node n1 of cluster "test"`) })
-	eventually(t, 5*time.Second, func() error { return lists(c.nodes[0], "n3", `is of cluster "other"`) })
+	eventually(t, 60*time.Second, func() error { return says(named, `node n3 is of cluster "other", node n1 of cluster "test"`) })
+	eventually(t, 60*time.Second, func() error {
+		return errors.Join(lists(c.nodes[0], "n3", `is of cluster "other"`), tells(c.nodes[0], "n3", `is of cluster "other"`))
+	})
 	named.kill()
 	alone := c.beside(t, process{id: "n3", name: "test", data: c.data("alone"), single: true})
 	alone.start(t, "")
-	eventually(t, 15*time.Second, func() error { return isOK(alone) })
+	eventually(t, 60*time.Second, func() error { return isOK(alone) })
 	alone.kill()
 	third.kill()
 	c.rename(t, "n3", "kept")
 	c.rename(t, "alone", "n3")
 	third.start(t, "")
-	eventually(t, 15*time.Second, func() error {
-		return errors.Join(lists(c.nodes[0], "n1", "one of the two data directories is another cluster's"), lists(third, "n1", "one of the two data directories is another cluster's"))
+	eventually(t, 60*time.Second, func() error {
+		const reason = "one of the two data directories is another cluster's"
+		return errors.Join(lists(c.nodes[0], "n1", reason), lists(third, "n1", reason), tells(third, "n1", reason))
 	})
 	third.kill()
 	c.rename(t, "n3", "alone")
 	c.rename(t, "kept", "n3")
 	third.start(t, "")
-	eventually(t, 20*time.Second, func() error { return c.health(2) })
+	eventually(t, 60*time.Second, func() error { return c.health(2) })
 	for _, row := range []string{"early", "late"} {
 		a := c.must(t, 2, http.MethodGet, "/v1/tables/t0/rows/"+row, "", nil)
 		if string(a.body) != row {
 			t.Errorf("row %s: %s", row, a)
 		}
 	}
+
+	// A newer format; and a copy that was started first: then the original is refused.
+	third.kill()
+	c.copyData(t, "n3", "first")
+	format := filepath.Join(c.data("n3"), "FORMAT")
+	was, err := os.ReadFile(format)
+	if err == nil {
+		err = os.WriteFile(format, []byte("4711\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, third, 3, "the data is of format 4711, this binary reads up to format ")
+	if err = os.WriteFile(format, was, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := c.beside(t, process{id: "n3", name: "test", data: c.data("first")})
+	first.start(t, "")
+	eventually(t, 60*time.Second, func() error { // nobody calls it where it is, but it calls
+		if log, err := os.ReadFile(first.logFile); err != nil || !strings.Contains(string(log), "connected to peer") {
+			return errors.Join(errors.New("the copy has met nobody"), err)
+		}
+		return nil
+	})
+	third.start(t, "")
+	c.isRefused(t, third, "with the same start number: it is a copy of that one, or an older state of it")
 }
 
 func isOK(n *node) error {
@@ -280,4 +356,48 @@ func isOK(n *node) error {
 		err = fmt.Errorf("%s: /health %d %+v", n.id, status, h.Reasons)
 	}
 	return err
+}
+
+// TestWrongAuthority runs a node on certificates of another authority, with the same
+// names: both sides say so, and with its own ones it is back.
+func TestWrongAuthority(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, clusterOptions{direct: true})
+	c.startAll(t)
+	third := c.nodes[2]
+	third.kill()
+	other := filepath.Join(c.dir, "other")
+	if out, code := c.command(t, "certs", "gen", "--dir", other, "--cluster", "test", "--node", "n3=127.0.0.1"); code != 0 {
+		t.Fatalf("certs gen: %d: %s", code, out)
+	}
+	good, err := os.ReadFile(third.config)
+	if err == nil {
+		err = os.WriteFile(third.config, bytes.ReplaceAll(good, []byte(filepath.Join(c.dir, "certs")), []byte(other)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	third.start(t, "")
+	const reason = "certificate signed by unknown authority"
+	eventually(t, 60*time.Second, func() error {
+		a := c.must(t, 0, http.MethodGet, "/cluster/events?follow=false", "", nil)
+		return toldOf(c.nodes[0], bytes.NewReader(a.body), "n3", reason)
+	})
+	eventually(t, 60*time.Second, func() error {
+		for who, args := range map[string][]string{
+			"n1": {"--endpoint", "https://" + c.nodes[0].listen, "--ca", filepath.Join(c.dir, "certs", "bundle.crt"), "--cert", filepath.Join(c.dir, "certs", "clients", "admin", "tls.crt"), "--key", filepath.Join(c.dir, "certs", "clients", "admin", "tls.key")},
+			"n3": {"--endpoint", "https://" + third.listen, "--ca", filepath.Join(other, "bundle.crt"), "--cert", filepath.Join(other, "clients", "admin", "tls.crt"), "--key", filepath.Join(other, "clients", "admin", "tls.key")},
+		} {
+			if out, code := c.command(t, append([]string{"status"}, args...)...); code != 10 || !strings.Contains(out, reason) || !strings.Contains(out, "tidal certs") {
+				return fmt.Errorf("tidal status of %s ends with %d:\n%s", who, code, out)
+			}
+		}
+		return nil
+	})
+	third.kill()
+	if err = os.WriteFile(third.config, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	third.start(t, "")
+	eventually(t, 60*time.Second, func() error { return c.health(2) })
 }

@@ -56,12 +56,15 @@ func (r *refusals) expireLocked(now time.Time) {
 	maps.DeleteFunc(r.mu.all, func(_ refusalKey, x api.Refusal) bool { return now.Sub(x.Last) > refusalLasts })
 }
 
-// list returns them by their nodes.
+// list returns them by their nodes. A node whose certificate is refused has not
+// said who it is; it is listed for as long as there is no connection: see refusedBy.
 func (r *refusals) list(now time.Time) []api.Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expireLocked(now)
-	return slices.SortedFunc(maps.Values(r.mu.all), func(a, b api.Refusal) int {
+	heard := maps.Clone(r.mu.all)
+	maps.DeleteFunc(heard, func(of refusalKey, _ api.Refusal) bool { return of.inc.Start == 0 })
+	return slices.SortedFunc(maps.Values(heard), func(a, b api.Refusal) int {
 		return cmp.Or(a.Incarnation.Compare(b.Incarnation), a.Since.Compare(b.Since))
 	})
 }
@@ -73,8 +76,14 @@ func (c *Cluster) Refused(remote wire.Hello, why *api.Error) {
 		Reason: why.Message, Hint: why.Hint,
 	}
 	if c.refusals.note(x, time.Now().UTC()) {
-		c.o.Events(api.Event{Kind: api.EventNodeRefused, Member: x.Node, Incarnation: &x.Incarnation, From: c.o.Node, Why: x.Reason})
-		c.o.Log.Warn("node refused", "peer", x.Node, "peer_incarnation", x.Incarnation.String(), "disk", x.Disk.String(), "reason", x.Reason, "hint", x.Hint)
+		e := api.Event{Kind: api.EventNodeRefused, Member: x.Node, From: c.o.Node, Why: x.Reason}
+		log := c.o.Log
+		if x.Incarnation.Start != 0 { // it said who it is
+			e.Incarnation = &x.Incarnation
+			log = log.With("peer_incarnation", x.Incarnation.String(), "disk", x.Disk.String())
+		}
+		c.o.Events(e)
+		log.Warn("node refused", "peer", x.Node, "reason", x.Reason, "hint", x.Hint)
 	}
 }
 

@@ -102,6 +102,7 @@ func (t *Transport) converse(ctx context.Context, conn net.Conn, to target, node
 	if to.secure {
 		c := tls.Client(conn, t.clientTLS(node, to.name, &own))
 		if err := c.HandshakeContext(ctx); err != nil {
+			t.distrust(node, err)
 			return nil, err
 		}
 		cs := c.ConnectionState()

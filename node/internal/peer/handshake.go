@@ -67,6 +67,22 @@ func (t *Transport) tell(remote *wire.Hello, why *api.Error) {
 	}
 }
 
+// distrust is tell for a node that was not heard, since its certificate is none to
+// this node.
+func (t *Transport) distrust(node string, err error) {
+	if why := distrusted(err); why != nil && node != "" {
+		t.tell(&wire.Hello{Incarnation: api.Incarnation{Node: node}}, why)
+	}
+}
+
+// distrusted says that the two sides have no certificates for each other, or nil.
+func distrusted(err error) *api.Error {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || errors.Is(err, errCertificate) {
+		return &api.Error{Code: api.CodeForbidden, Message: err.Error(), Hint: "the certificates of all nodes must be of one cluster and one authority: `tidal certs`"}
+	}
+	return nil
+}
+
 // heed has this node take no part any more if a member has said that its disk is
 // not the one that it was. One is enough: it remembers what this disk has
 // forgotten, and others, who do not, must not count a vote of it.
@@ -123,10 +139,7 @@ func (t *Transport) Refusal(node string) *api.Error {
 	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused.Reason
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || errors.Is(err, errCertificate) {
-		return &api.Error{Code: api.CodeForbidden, Message: err.Error(), Hint: "the certificates of all nodes must be of one cluster and one authority: `tidal certs`"}
-	}
-	return nil
+	return distrusted(err)
 }
 
 // refuse turns what is wrong with a hello into what is said of it. Nothing in it
