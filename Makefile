@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned topcost roll rolltrouble interop rotate clean torn release-check
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned topcost roll rolltrouble interop rotate clean torn release-check nemesis
 
 help:
 	@echo 'make build             bin/tidal'
@@ -32,6 +32,7 @@ help:
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
+	@echo 'make nemesis N=10      break processes, networks and disks at random under clients, and check the histories'
 	@echo 'make torn              damage at every byte of a small database: each is noticed'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make rotate N=5        rotate the authority, killing the command and a node in every phase, N times'
@@ -98,6 +99,11 @@ failover:
 
 controls:
 	TIDAL_CONTROLS=$(N) $(GO) test -count=1 -timeout 120m -v -run '^TestControl' $(PROCTEST)
+
+# As root, for namespaces and file systems of its own.
+D ?= 60s
+nemesis:
+	NEMESIS_RUNS=$(N) NEMESIS_FOR=$(D) $(GO) test -count=1 -timeout 120m -v -run '^TestNemesis$$' $(PROCTEST)
 
 torn:
 	TIDAL_TORN=1 $(GO) test -count=1 -timeout 60m -v -run 'TestTornLog|TestFlippedBits|TestMissingFiles' ./node/internal/store

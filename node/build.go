@@ -25,18 +25,22 @@ func (n *node) build() error {
 	if err != nil {
 		return err
 	}
+	defect := rafthost.Sound
+	if f.AckBeforeSync {
+		defect = rafthost.AckBeforeSync
+	}
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: sender{n}, Events: n.observe, Shipper: n.outbox,
 		Clock:    func() time.Duration { return n.host.Clock() },
 		Prefer:   func(group uint64, node string) uint64 { return place.Preference(api.TableID(group), node) },
-		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes, Restless: f.NeverQuiet,
+		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes, Restless: f.NeverQuiet, Defect: defect,
 	})
 	if err != nil {
 		return err
 	}
 	n.host = rafthost.NewHost(n.stepper, 0)
 	n.tables = owner.New(owner.Options{
-		Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold, NoIDs: f.NoRequestIDs,
+		Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold, NoIDs: f.NoRequestIDs, StaleReads: f.StaleReads,
 		MayWrite: func(id api.TableID) error { return n.cluster.MayWrite(id) },
 	})
 	p := peer.Options{

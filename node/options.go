@@ -72,6 +72,8 @@ type Faults struct {
 	CertsCut          bool          // close connections at once when certificates change
 	NoFrontier        bool          // what leaders say of how far they are makes no replica level
 	NoRequestIDs      bool          // forget at once which writes were done
+	StaleReads        bool          // answer reads without asking whether the table is still owned
+	AckBeforeSync     bool          // acknowledge what the disk does not have yet
 
 	// Times after which a silent or stalled node counts as dead, and one that crashed is
 	// given tables again, for machines that cannot keep to the defaults; 0: those.

@@ -49,6 +49,10 @@ func (a *app) faults(o *node.Options) error {
 			f.NeverQuiet = true
 		case "no-frontier":
 			f.NoFrontier = true
+		case "stale-reads":
+			f.StaleReads = true
+		case "ack-before-sync":
+			f.AckBeforeSync = true
 		case "log-bytes":
 			o.Limits.LogBytes, err = strconv.ParseInt(value, 10, 64)
 		default:

@@ -2,6 +2,8 @@ package proctest_test
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,22 +14,28 @@ import (
 	"time"
 )
 
-// inject has strace meddle with a running node's system calls until the test ends
-// or the function that it returns is called.
+// inject has strace meddle with a running node's fsyncs until the test ends or the
+// function that it returns is called.
 func (n *node) inject(t *testing.T, what string) (end func()) {
 	t.Helper()
-	path, err := exec.LookPath("strace")
+	end, err := n.strace(what)
 	if err != nil {
-		t.Skip("there is no strace here to make system calls fail")
+		t.Skipf("nothing here makes system calls fail: %v", err)
 	}
-	cmd := exec.Command(path, "-f", "-o", "/dev/null", "-p", strconv.Itoa(n.cmd.Process.Pid), "-e", "trace=fsync,fdatasync", "-e", "inject="+what)
+	t.Cleanup(end)
+	return end
+}
+
+// strace is inject without a test. It ends with the node.
+func (n *node) strace(what string) (end func(), err error) {
+	cmd := exec.Command("strace", "-f", "-o", "/dev/null", "-p", strconv.Itoa(n.cmd.Process.Pid), "-e", "trace=fsync,fdatasync", "-e", "inject="+what)
 	cmd.SysProcAttr = dieWithUs()
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = cmd.Start()
 	}
-	if err = cmd.Start(); err != nil {
-		t.Fatal(err)
+	if err != nil {
+		return func() {}, err
 	}
 	end = func() {
 		_ = cmd.Process.Signal(os.Interrupt) // it detaches
@@ -38,10 +46,9 @@ func (n *node) inject(t *testing.T, what string) (end func()) {
 	go func() { _, _ = io.Copy(io.Discard, said) }() // until strace ends
 	if !strings.Contains(line, "attached") {
 		end()
-		t.Skipf("strace cannot attach here: %s %v", line, err)
+		return func() {}, fmt.Errorf("strace cannot attach: %w", errors.Join(errors.New(line), err))
 	}
-	t.Cleanup(end)
-	return end
+	return end, nil
 }
 
 // TestFsyncFails has the kernel fail the fsyncs of a running node. It ends with 3

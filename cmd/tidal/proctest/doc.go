@@ -11,6 +11,6 @@
 // Tests that measure rates or waits run alone; the others run side by side after
 // them.
 //
-// Its tests may import the standard library and tidal/node/api; everything else
-// they learn from the binary.
+// Its tests may import the standard library, tidal/node/api, tidal/node/client and a
+// checker of histories; everything else they learn from the binary.
 package proctest

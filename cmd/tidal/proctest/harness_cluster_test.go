@@ -74,6 +74,7 @@ type clusterOptions struct {
 	faults       string        // TIDAL_FAULTS of every start
 	splitMembers bool          // the member list names other proxies than advertise
 	direct       bool          // no proxies: nodes reach each other where they listen
+	apart        bool          // direct, and each node in a network namespace of its own
 	liveTLS      bool          // clients take new certificates as their files change
 	hosts        bool          // with direct: each node has a loopback address of its own
 }
@@ -82,6 +83,7 @@ type clusterOptions struct {
 type cluster struct {
 	o       clusterOptions
 	dir     string
+	net     *network // of nodes that are apart
 	nodes   []*node
 	tls     *tls.Config // of the admin client; nil: plain
 	clients []*http.Client
@@ -98,6 +100,9 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 		o.nodes = 3
 	}
 	c := &cluster{o: o, dir: t.ArtifactDir()}
+	if o.apart {
+		c.net = newNetwork(t, o.nodes)
+	}
 	t.Cleanup(func() { c.end(t) })
 	proxies := 1
 	if o.splitMembers {
@@ -113,7 +118,9 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 		if o.hosts {
 			n.listen = strings.Replace(n.listen, "127.0.0.1", fmt.Sprintf("127.0.0.%d", i+1), 1)
 		}
-		if !o.direct {
+		if o.apart {
+			n.listen, n.enter = net.JoinHostPort(c.net.addrs[i], nodePort), c.net.enter(i)
+		} else if !o.direct {
 			n.proxy = newProxy(t, ports[o.nodes+i], n.listen, o.delay)
 		}
 		n.member = n.proxy

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,8 +20,9 @@ type node struct {
 	listen  string // where clients dial; the proxy dials it too
 	config  string // file
 	logFile string
-	proxy   *proxy // peers dial it
-	member  *proxy // the member list names it; the same as proxy but in tests that tell them apart
+	proxy   *proxy   // peers dial it
+	member  *proxy   // the member list names it; the same as proxy but in tests that tell them apart
+	enter   []string // what its command line begins with, to run where the node is
 
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the process has been waited for
@@ -42,7 +44,8 @@ func (n *node) start(t *testing.T, faults string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary(t), "serve", "--config", n.config)
+	line := append(slices.Clone(n.enter), binary(t), "serve", "--config", n.config)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(cleanEnv(), "TIDAL_FAULTS="+faults)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithUs()
