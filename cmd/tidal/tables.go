@@ -16,7 +16,7 @@ import (
 func (a *app) tablesCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tables",
-		Usage: "list, create, describe, move, check and drop tables",
+		Usage: "list, create, describe, move, hand over, check and drop tables",
 		Subcommands: []*cli.Command{
 			{
 				Name:   "list",
@@ -41,6 +41,7 @@ func (a *app) tablesCommand() *cli.Command {
 				Action:    a.tablesDescribe,
 			},
 			a.tablesMoveCommand(),
+			a.tablesHandoverCommand(),
 			a.tablesCheckCommand(),
 			{
 				Name:      "drop",

@@ -25,6 +25,21 @@ func (c *Client) MoveReplica(ctx context.Context, table, from, to string) (api.T
 	return t, decode(a.body, &t)
 }
 
+// HandTable has a table owned by another node, and returns it once that one owns it.
+func (c *Client) HandTable(ctx context.Context, table string, o api.HandOver) (api.Table, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return api.Table{}, fmt.Errorf("write the order: %w", err)
+	}
+	// To any other node, it would go on to a third when it is sent again after a doubt.
+	a, err := c.do(ctx, call{method: http.MethodPut, path: tablePath(table) + "/owner", body: body, resend: o.To != "", writes: true})
+	if err != nil {
+		return api.Table{}, err
+	}
+	var t api.Table
+	return t, decode(a.body, &t)
+}
+
 // ReplaceNode lets a member whose disk is gone for good come back with an empty one.
 func (c *Client) ReplaceNode(ctx context.Context, node string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/nodes/" + url.PathEscape(node) + "/replace", resend: true, writes: true})

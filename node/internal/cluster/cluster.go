@@ -122,6 +122,7 @@ type Cluster struct {
 	gathered  gatherings
 	pictures  pictures
 	withdrawn withdrawn
+	stays     stays // tables that operators handed over
 	loads     loads
 	// reconciled is the view whose tables are open, for whoever keeps them: Open,
 	// and then Run.
@@ -171,6 +172,7 @@ func New(o Options) *Cluster {
 	}
 	c.pulses.host, c.pulses.mu.of = o.Host, map[string]*pulse{}
 	c.memory.init()
+	c.stays.of = map[api.TableID]stay{}
 	c.refusals.init()
 	c.mu.level = map[api.TableID]*ready.Latch{}
 	c.mu.unlevel = map[api.TableID]bool{}

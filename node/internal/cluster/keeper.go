@@ -225,6 +225,7 @@ func (c *Cluster) move(ctx context.Context) error {
 // reports whether one stayed.
 func (c *Cluster) moveOnce(ctx context.Context) bool {
 	owned := c.directory.owns()
+	stays := c.staying(owned, time.Now())
 	if len(owned) == 0 {
 		return false
 	}
@@ -234,7 +235,7 @@ func (c *Cluster) moveOnce(ctx context.Context) bool {
 	tried := false
 	for _, id := range owned {
 		to := places[id]
-		if to == "" || to == c.o.Node || !c.mayMove(id) || rests[to] && !c.drain.Load() {
+		if to == "" || to == c.o.Node || !c.mayMove(id) || (rests[to] || stays[id]) && !c.drain.Load() {
 			continue
 		}
 		tried = true
@@ -301,10 +302,15 @@ func (c *Cluster) handOver(ctx context.Context, id api.TableID, to string) {
 		c.o.Log.DebugContext(ctx, "table not handed over", "table_id", id.String(), "to", to, "error", err)
 		return
 	}
-	c.mu.Lock()
-	c.mu.moved[id] = time.Now()
-	c.mu.Unlock()
+	c.noteMoved(id)
 	c.o.Log.InfoContext(ctx, "table handed over", "table_id", id.String(), "to", to)
+}
+
+// noteMoved notes that this node has just handed a table over.
+func (c *Cluster) noteMoved(id api.TableID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.moved[id] = time.Now()
 }
 
 // holders returns the other nodes with a live lease that hold a voter of a table.

@@ -131,6 +131,8 @@ func (c *Cluster) Call(ctx context.Context, from wire.Hello, method wire.Method,
 		return c.answerRoster(), nil
 	case wire.MethodMetaRead:
 		return c.answerMetaRead(ctx, payload)
+	case wire.MethodHandOver:
+		return c.answerHandOver(ctx, payload)
 	}
 	return nil, &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("node %s does not know method %d", c.o.Node, method)}
 }

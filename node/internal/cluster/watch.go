@@ -212,6 +212,9 @@ func (c *Cluster) tellOwners(was, now *watched, first bool) { //nolint:revive //
 			continue
 		}
 		w := way{old.node, owner.node, c.whyMoved(was.view, old.node, places[t.ID] == owner.node)}
+		if by := c.stays.by(t.ID, owner.node); by != "" {
+			w.why = "handed over by " + by
+		}
 		if first {
 			w = way{"", owner.node, "found so"}
 		}

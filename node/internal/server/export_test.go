@@ -10,7 +10,7 @@ func (s *Server) Lines() []string { return slices.Sorted(maps.Keys(s.Needs())) }
 
 // Needs returns what each of Lines needs of a client.
 func (s *Server) Needs() map[string]string {
-	routes := []*route{s.table, s.row, s.rows, s.replicas, s.check, s.roll}
+	routes := []*route{s.table, s.row, s.rows, s.replicas, s.owner, s.check, s.roll}
 	for _, rt := range s.rollDo {
 		routes = append(routes, rt)
 	}

@@ -37,6 +37,7 @@ type below struct {
 	check    server.Check
 	deadline bool
 	order    api.NodeOrder
+	hand     api.HandOver
 	query    api.TableQuery
 	after    string
 	more     chan struct{} // closed once there are more events
@@ -98,6 +99,12 @@ func (b *below) MoveReplica(ctx context.Context, table, from, to string) (api.Ta
 	b.name = table + " from " + from + " to " + to
 	b.await(ctx)
 	return api.Table{Name: table, ID: 2, Replicas: []api.Replica{}}, b.err
+}
+
+func (b *below) HandTable(ctx context.Context, table string, o api.HandOver, by api.Principal) (api.Table, error) {
+	b.name, b.hand = table+" for "+by.Name, o
+	b.await(ctx)
+	return api.Table{Name: table, ID: 2, Owner: o.To, Replicas: []api.Replica{}}, b.err
 }
 
 func (b *below) ReplaceNode(ctx context.Context, node string) error {

@@ -17,6 +17,8 @@ type Members interface {
 	// MoveReplica returns once it is decided that a table's replica goes from one
 	// node to another; the move itself takes as long as it takes.
 	MoveReplica(ctx context.Context, table, from, to string) (api.Table, error)
+	// HandTable has a table owned by another node. It returns once that one owns it.
+	HandTable(ctx context.Context, table string, o api.HandOver, by api.Principal) (api.Table, error)
 	// ReplaceNode lets a member whose disk is gone come back with an empty one.
 	ReplaceNode(ctx context.Context, node string) error
 	// Found has the cluster form with these of the listed members alone.

@@ -105,6 +105,7 @@ type Server struct {
 	roll       *route            // one
 	rollDo     map[string]*route // what is done with one, by action
 	check      *route
+	owner      *route // of a table
 	nodeHeader []string
 	draining   atomic.Bool
 	leaving    chan struct{} // closed by Draining
@@ -125,7 +126,7 @@ func New(o Options) *Server {
 	s.table, s.row, s.rows = tableRoute(), rowRoute(), rowsRoute()
 	s.nodes = nodeRoutes("/v1/nodes/{node}/")
 	s.nodes["replace"] = replaceRoute()
-	s.replicas = replicasRoute()
+	s.replicas, s.owner = replicasRoute(), ownerRoute()
 	s.roll, s.rollDo = rollRoutes()
 	s.check = newRoute("/v1/tables/{table}/check", verb{http.MethodPost, needAdmin, (*exchange).checkTable})
 	return s
@@ -252,14 +253,15 @@ func (s *Server) find(x *exchange) *route {
 	if !more {
 		return s.table
 	}
-	if rest == "rows" {
+	switch rest {
+	case "rows":
 		return s.rows
-	}
-	if rest == "replicas" {
+	case "replicas":
 		return s.replicas
-	}
-	if rest == "check" {
+	case "check":
 		return s.check
+	case "owner":
+		return s.owner
 	}
 	key, ok := strings.CutPrefix(rest, "rows/")
 	if !ok {

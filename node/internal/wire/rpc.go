@@ -31,6 +31,7 @@ const (
 	MethodMetaRead                     // how far the meta group is, as its leader knows for certain
 	MethodDigest                       // the hash of a replica at the next mark, or a mark
 	MethodFound                        // propose a cluster without some of the listed members
+	MethodHandOver                     // give a table to another node, or keep one that is given
 )
 
 // Call is one call's frame.
