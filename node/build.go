@@ -65,7 +65,7 @@ func (n *node) build() error {
 		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Join: c.Cluster.Join, Advertise: c.Node.Advertise,
 		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
 		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
-		Receiving: n.receiver.Progress, Events: n.events.tell,
+		Receiving: n.receiver.Progress, Events: n.events.tell, Positions: n.positions,
 		SuspectAfter: f.SuspectAfter, StallAfter: f.StallAfter, ReturnAfter: f.ReturnAfter,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
 	})
@@ -158,6 +158,11 @@ func (r replicas) All() []cluster.Replica {
 		out[i] = cluster.Replica(l)
 	}
 	return out
+}
+
+// positions shows them how far the replicas are.
+func (n *node) positions(f func(cluster.Position)) {
+	n.tables.Positions(func(p owner.Position) { f(cluster.Position(p)) })
 }
 
 // directory shows the cluster's routes to the router in its own words.

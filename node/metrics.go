@@ -71,7 +71,7 @@ func newMeters(n *node) *meters {
 		gauge("tidal_drain_claimed", "1 while somebody's claim keeps the node from owning tables.", func() float64 { return truth(n.cluster.Claim() != nil) }),
 		gauge("tidal_connections", "Open connections of clients and operators.", func() float64 { return float64(n.server.Connections()) }),
 		gauge("tidal_body_bytes", "Bytes of the bodies that clients send or read now.", func() float64 { return float64(n.server.Bodies()) }),
-		gauge("tidal_tables", "Replicas of tables on this node.", func() float64 { return float64(len(n.tables.All())) }),
+		gauge("tidal_tables", "Replicas of tables on this node.", func() float64 { return float64(n.tables.Len()) }),
 		gauge("tidal_tables_owned", "Tables that this node owns.", func() float64 { return float64(n.cluster.Owned()) }),
 		gauge("tidal_leases", "Live leases in the cluster, as this node sees it.", func() float64 { return float64(len(n.cluster.View().Leases)) }),
 		gauge("tidal_waiting_bytes", "Bytes of the requests that wait here for an owner.", func() float64 { return float64(n.router.Waiting()) }),

@@ -32,6 +32,9 @@ type Table struct {
 	State    TableState `json:"state,omitempty"`
 	Frontier *uint64    `json:"frontier,omitempty"`          // highest commit index that any replica tells; absent while none does
 	Writes   *float64   `json:"writes_per_second,omitempty"` // entries, over the last seconds; absent while nobody knows
+	// P99 is how many seconds its owner took for a write, but for the slowest 1 %,
+	// over the last 5 to 10 seconds; absent if there was none.
+	P99 *float64 `json:"write_p99_seconds,omitempty"`
 }
 
 // TableList is what GET /v1/tables answers.

@@ -41,7 +41,7 @@ func (s TableState) Rank() int {
 // TableColumns are what a window can be sorted by; with a minus in front it is the
 // other way round.
 func TableColumns() []string {
-	return []string{"name", "state", "owner", "place", "term", "frontier", "lag", "writes", "replicas", "id"}
+	return []string{"name", "state", "owner", "place", "term", "frontier", "lag", "writes", "p99", "replicas", "id"}
 }
 
 // TableQuery says which tables of GET /cluster/status are wanted.

@@ -165,7 +165,8 @@ func (n *node) start() {
 	r.cluster = cluster.New(cluster.Options{
 		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
-		Log: log, NoAddressProof: n.unproven, PartVoters: n.part, Events: func(e api.Event) {
+		Positions: func(f func(cluster.Position)) { r.tables.Positions(func(p owner.Position) { f(cluster.Position(p)) }) },
+		Log:       log, NoAddressProof: n.unproven, PartVoters: n.part, Events: func(e api.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.mu.events = append(r.mu.events, e)

@@ -48,6 +48,7 @@ type placements struct {
 	owners   map[api.TableID]string
 	at       time.Time
 	took     time.Duration
+	times    uint64 // that they were computed
 }
 
 // placeShare is which part of the time may go into computing places while tables
@@ -55,20 +56,22 @@ type placements struct {
 const placeShare = 10
 
 // get returns the places in a view, or, while many tables are made or dropped,
-// those of a moment ago. A change of leases always counts at once.
-func (p *placements) get(v *meta.View, draining bool, owners func() map[api.TableID]string) map[api.TableID]string { //nolint:revive // the flag is part of the picture
+// those of a moment ago, and how often they were computed. A change of leases always
+// counts at once.
+func (p *placements) get(v *meta.View, draining bool, owners func() map[api.TableID]string) (map[api.TableID]string, uint64) { //nolint:revive // the flag is part of the picture
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.view != nil && p.draining == draining {
 		if p.view == v || sameLeases(p.view, v) && now.Sub(p.at) < placeShare*p.took {
-			return p.owners
+			return p.owners, p.times
 		}
 	}
 	p.owners = owners()
+	p.times++
 	p.view, p.draining, p.at = v, draining, now
 	p.took = time.Since(now)
-	return p.owners
+	return p.owners, p.times
 }
 
 // sameLeases reports whether two views have the very same leases.
@@ -79,6 +82,12 @@ func sameLeases(a, b *meta.View) bool {
 // places returns the node that should own each table now, not to be changed.
 // While this node drains, that is never itself.
 func (c *Cluster) places() map[api.TableID]string {
+	places, _ := c.placesCounted()
+	return places
+}
+
+// placesCounted also returns a number that changes with them.
+func (c *Cluster) placesCounted() (map[api.TableID]string, uint64) {
 	v, draining := c.View(), c.drain.Load()
 	return c.placed.get(v, draining, func() map[api.TableID]string { return place.Owners(c.candidates(v, draining)) })
 }

@@ -76,6 +76,8 @@ type Options struct {
 	// whether one is on its way; nil: never.
 	Receiving func(group uint64) (float64, bool)
 
+	// Positions calls f for each replica on this node, in the order of the tables' ids.
+	Positions func(f func(Position))
 	// Events takes what changes in the cluster; nil: nobody does. It must not wait.
 	Events func(api.Event)
 	// SuspectAfter is how long a node may say nothing, and StallAfter how long its

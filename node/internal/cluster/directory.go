@@ -22,6 +22,7 @@ type directory struct {
 		whole  map[string]api.Incarnation // that said all that it owns
 		owned  map[api.TableID]wire.Owned // tables that this node owns
 		edit   uint64                     // counts changes of owned
+		moves  uint64                     // counts changes of who owns what, here or elsewhere
 		told   map[string]told            // per peer: what it was told
 	}
 }
@@ -62,6 +63,7 @@ func (d *directory) own(id api.TableID, s rafthost.State) bool {
 		return false
 	}
 	d.mu.edit++
+	d.mu.moves++
 	return true
 }
 
@@ -115,6 +117,9 @@ func (d *directory) heard(from api.Incarnation, hb *wire.Heartbeat) bool {
 			changed = true
 		}
 	}
+	if changed {
+		d.mu.moves++
+	}
 	return changed
 }
 
@@ -159,7 +164,11 @@ func (d *directory) dead(node string, alive api.Incarnation) bool {
 func (d *directory) dropWhere(gone func(api.TableID, claim) bool) bool {
 	n := len(d.mu.claims)
 	maps.DeleteFunc(d.mu.claims, gone)
-	return len(d.mu.claims) != n
+	if len(d.mu.claims) == n {
+		return false
+	}
+	d.mu.moves++
+	return true
 }
 
 // beat returns what a peer is to be told: all, or what changed since the last

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -21,7 +22,16 @@ const (
 	gatherLinger = 5 * time.Second         // after the last look
 	gatherKept   = 6                       // so many are kept, for rates
 	rateOver     = 1500 * time.Millisecond // least time that a rate is taken over
+	maxLate      = 1 << 40                 // microseconds that a write may take, as another node says
 )
+
+// Position is how far this node's replica of a table is and, if it owns the table, how
+// long a write took lately, but for the slowest 1 %.
+type Position struct {
+	Table           api.TableID
+	Commit, Applied uint64
+	Late            time.Duration // 0: there was no write
+}
 
 // position is how far a replica is, as its node says.
 type position struct {
@@ -33,9 +43,15 @@ type position struct {
 // not answer is not in it.
 type gathering struct {
 	at    time.Time
-	nodes map[string][]position // in the order of the tables
+	nodes map[string]standing // nil of an older one
 	// highest is the highest commit index of each table, in the order of the tables.
 	highest []frontier
+}
+
+// standing is how far the replicas of one node are.
+type standing struct {
+	all  []position                    // in the order of the tables
+	late map[api.TableID]time.Duration // of the writes of tables that it owns, where there are any
 }
 
 // frontier is the highest commit index of a table that any node tells.
@@ -48,6 +64,7 @@ type frontier struct {
 type gatherings struct {
 	wanted  chan struct{} // capacity 1
 	changed signal
+	held    atomic.Int64 // how many replicas were here the last time
 	looked  atomic.Int64 // when somebody last looked, in nanoseconds since the epoch
 	mu      sync.Mutex
 	last    []*gathering // the newest at the end
@@ -69,6 +86,9 @@ func (g *gatherings) want() {
 
 func (g *gatherings) add(n *gathering) {
 	g.mu.Lock()
+	if k := len(g.last); k > 0 { // pictures may still hold the whole one
+		g.last[k-1] = &gathering{at: g.last[k-1].at, highest: g.last[k-1].highest}
+	}
 	g.last = append(g.last, n)
 	if len(g.last) > gatherKept {
 		g.last = append([]*gathering(nil), g.last[len(g.last)-gatherKept:]...)
@@ -121,7 +141,7 @@ func (c *Cluster) gather(ctx context.Context) error {
 func (c *Cluster) gatherOnce(ctx context.Context) *gathering {
 	ctx, cancel := context.WithTimeout(ctx, gatherCall)
 	defer cancel()
-	g := &gathering{at: time.Now(), nodes: map[string][]position{}}
+	g := &gathering{at: time.Now(), nodes: map[string]standing{}}
 	var mu sync.Mutex
 	var all errgroup.Group
 	for _, l := range c.View().Leases {
@@ -134,15 +154,15 @@ func (c *Cluster) gatherOnce(ctx context.Context) *gathering {
 			if err != nil {
 				return nil // then nobody knows
 			}
-			if p, err := decodePositions(b); err == nil {
+			if s, err := readStanding(b); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				g.nodes[node] = p
+				g.nodes[node] = s
 			}
 			return nil
 		})
 	}
-	own := c.positions()
+	own := c.standing()
 	_ = all.Wait() // the functions return no errors
 	g.nodes[c.o.Node] = own
 	g.highest = highest(g.nodes)
@@ -150,12 +170,12 @@ func (c *Cluster) gatherOnce(ctx context.Context) *gathering {
 }
 
 // highest merges what the nodes tell.
-func highest(nodes map[string][]position) []frontier {
-	rest := make([]cursor, 0, len(nodes))
-	for _, p := range nodes {
-		rest = append(rest, cursor{p})
+func highest(nodes map[string]standing) []frontier {
+	rest, most := make([]cursor, 0, len(nodes)), 0
+	for _, s := range nodes {
+		rest, most = append(rest, cursor{s.all}), max(most, len(s.all))
 	}
-	var out []frontier
+	out := make([]frontier, 0, most)
 	for {
 		next, more := api.TableID(math.MaxUint64), false
 		for i := range rest {
@@ -177,38 +197,56 @@ func highest(nodes map[string][]position) []frontier {
 	}
 }
 
-// positions returns how far the replicas here are.
-func (c *Cluster) positions() []position {
-	all := c.o.Tables.All()
-	out := make([]position, len(all))
-	for i, l := range all {
-		out[i] = position{table: l.ID, commit: l.Commit, applied: l.Applied}
-	}
-	return out
+// standing returns how far the replicas here are.
+func (c *Cluster) standing() standing {
+	s := standing{all: make([]position, 0, c.gathered.held.Load()), late: map[api.TableID]time.Duration{}}
+	c.o.Positions(func(p Position) {
+		s.all = append(s.all, position{table: p.Table, commit: p.Commit, applied: p.Applied})
+		if p.Late > 0 {
+			s.late[p.Table] = p.Late
+		}
+	})
+	c.gathered.held.Store(int64(len(s.all)))
+	return s
 }
 
-func (c *Cluster) answerPositions() []byte {
-	all := c.positions()
-	b := wire.AppendUvarint(make([]byte, 0, 8*len(all)+8), uint64(len(all)))
+func (c *Cluster) answerPositions() []byte { return appendStanding(nil, c.standing()) }
+
+func appendStanding(b []byte, s standing) []byte {
+	b = slices.Grow(b, 8*len(s.all)+8)
+	b = wire.AppendUvarint(b, uint64(len(s.all)))
 	last := api.TableID(0)
-	for _, p := range all {
+	for _, p := range s.all {
 		b = wire.AppendUvarint(b, uint64(p.table-last))
 		b = wire.AppendUvarint(wire.AppendUvarint(b, p.commit), p.applied)
 		last = p.table
 	}
+	b, last = wire.AppendUvarint(b, uint64(len(s.late))), 0
+	for _, id := range slices.Sorted(maps.Keys(s.late)) {
+		b = wire.AppendUvarint(b, uint64(id-last))
+		b = wire.AppendUvarint(b, uint64(s.late[id].Microseconds()))
+		last = id
+	}
 	return b
 }
 
-func decodePositions(b []byte) ([]position, error) {
+// readStanding reads what appendStanding wrote; what a later release adds behind it is
+// skipped.
+func readStanding(b []byte) (standing, error) {
 	r := wire.NewReader(b)
 	n := r.Count("replicas", 3)
-	out := make([]position, 0, n)
+	s := standing{all: make([]position, 0, n), late: map[api.TableID]time.Duration{}}
 	last := api.TableID(0)
 	for range n {
 		last += api.TableID(r.Uvarint("table id"))
-		out = append(out, position{table: last, commit: r.Uvarint("commit"), applied: r.Uvarint("applied")})
+		s.all = append(s.all, position{table: last, commit: r.Uvarint("commit"), applied: r.Uvarint("applied")})
 	}
-	return out, r.Done()
+	last = 0
+	for range r.Count("tables that were written", 2) {
+		last += api.TableID(r.Uvarint("table id"))
+		s.late[last] = time.Duration(min(r.Uvarint("time of a write"), maxLate)) * time.Microsecond
+	}
+	return s, r.Err()
 }
 
 // cursor goes through the positions of one node in the order of the tables.

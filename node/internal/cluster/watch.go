@@ -95,10 +95,14 @@ func (d *directory) owners(self string) map[api.TableID]owning {
 	return out
 }
 
-// read calls f with the owner of each of the tables, as this node knows.
-func (d *directory) read(self string, tables []*wire.Table, f func(i int, o owning)) {
+// read calls f with the owner of each of the tables, as this node knows, unless nothing
+// has changed since it returned that number.
+func (d *directory) read(self string, tables []*wire.Table, since uint64, f func(i int, o owning)) (moves uint64) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
+	if d.mu.moves == since {
+		return since
+	}
 	for i, t := range tables {
 		c := d.mu.claims[t.ID]
 		o := owning{c.by.Node, c.term}
@@ -107,6 +111,7 @@ func (d *directory) read(self string, tables []*wire.Table, f func(i int, o owni
 		}
 		f(i, o)
 	}
+	return d.mu.moves
 }
 
 // tell tells what is new in a picture. The first one is how the node found the

@@ -21,14 +21,15 @@ const (
 
 // sight is one table as a window shows it. Its numbers are NaN while nobody knows.
 type sight struct {
-	of       *wire.Table
-	owner    string
-	place    string
-	term     uint64
-	state    api.TableState
-	frontier float64
-	lag      float64 // of the replica furthest behind
-	writes   float64
+	of           *wire.Table
+	in           *lineup
+	owner, place int16 // in the lineup; nobody
+	state        api.TableState
+	term         uint64
+	frontier     float64
+	lag          float64 // of the replica furthest behind
+	writes       float64
+	late         float64 // 99th percentile of its writes, in seconds
 }
 
 // picture is all tables at one moment, in the order of their ids.
@@ -43,6 +44,7 @@ type picture struct {
 type pictures struct {
 	mu    sync.Mutex
 	last  *picture
+	in    *lineup
 	names []int32       // tables of the order of their names, by their place among ids
 	ids   []api.TableID // for which names holds
 }
@@ -97,7 +99,7 @@ func windowAt(order []int32, tables []sight, q *api.TableQuery) int {
 
 // tableFields are what a filter of tables can name beside the name.
 func tableFields() []string {
-	return []string{"state", "owner", "place", "node", "term", "frontier", "lag", "writes", "replicas", "id"}
+	return []string{"state", "owner", "place", "node", "term", "frontier", "lag", "writes", "p99", "replicas", "id"}
 }
 
 // picture returns all tables as they are now, or were a moment ago.
@@ -113,21 +115,15 @@ func (c *Cluster) picture(now time.Time) *picture {
 }
 
 func (c *Cluster) takePicture(now time.Time) *picture {
-	v := c.View()
 	newest, older := c.gathered.pair(now)
-	p := &picture{at: now, newest: newest, tables: make([]sight, len(v.Tables))}
+	in := c.lineup()
+	p := &picture{at: now, newest: newest, tables: make([]sight, len(in.view.Tables))}
 	p.window = api.Window{States: map[api.TableState]int{}, Nodes: map[string]api.Load{}}
-	places := c.places()
-	look := newLooking(c, newest, older)
+	look := c.newLooking(in, newest, older)
 	lag, writes := math.NaN(), math.NaN()
-	c.directory.read(c.o.Node, v.Tables, func(i int, o owning) {
-		x := &p.tables[i]
-		x.of, x.place = v.Tables[i], places[v.Tables[i].ID]
-		look.owner(x, o)
-	})
 	for i := range p.tables {
 		x := &p.tables[i]
-		p.window.Unknown += look.lag(x)
+		p.window.Unknown += look.table(x, i)
 		if !math.IsNaN(x.lag) && !(x.lag <= lag) {
 			lag = x.lag
 		}
@@ -139,8 +135,8 @@ func (c *Cluster) takePicture(now time.Time) *picture {
 			writes += x.writes
 		}
 	}
-	for _, n := range look.nodes {
-		p.window.Nodes[n.id] = n.load
+	for i := range in.members {
+		p.window.Nodes[in.nodes[i]] = look.now[i].load
 	}
 	for rank, s := range api.TableStates() {
 		if n := look.states[rank]; n > 0 {
@@ -149,125 +145,6 @@ func (c *Cluster) takePicture(now time.Time) *picture {
 	}
 	p.window.MaxLag, p.window.Writes = whole(lag), known(writes)
 	return p
-}
-
-// looking is what one goes through the tables with, in the order of their ids.
-type looking struct {
-	nodes   []*seen
-	last    map[string]*seen // by node
-	states  [8]int           // tables, by the rank of their state
-	is, was heights
-	took    float64 // seconds between the two gatherings
-	fresh   bool    // there is a gathering
-}
-
-// seen is a node while one goes through the tables.
-type seen struct {
-	id        string
-	leased    bool
-	heard     bool
-	gathered  bool
-	positions cursor
-	load      api.Load
-}
-
-func newLooking(c *Cluster, newest, older *gathering) *looking {
-	l := &looking{last: map[string]*seen{}, fresh: newest != nil}
-	v := c.View()
-	for _, m := range v.Members {
-		n := &seen{id: m.Node}
-		if _, n.leased = v.Lease(m.Node); n.leased {
-			n.heard = m.Node == c.o.Node || c.silence(m.Node) <= heardNow
-		}
-		if newest != nil {
-			n.positions.rest, n.gathered = newest.nodes[m.Node]
-		}
-		l.nodes, l.last[m.Node] = append(l.nodes, n), n
-	}
-	if newest != nil {
-		l.is.rest = newest.highest
-	}
-	if older != nil {
-		l.was.rest, l.took = older.highest, newest.at.Sub(older.at).Seconds()
-	}
-	return l
-}
-
-// node returns a node; of one that is no member any more, nothing is known.
-func (l *looking) node(id string) *seen {
-	if n := l.last[id]; n != nil {
-		return n
-	}
-	return &seen{id: id}
-}
-
-// owner fills in a table's owner and state. An owner without a lease is none: what it
-// said of itself is old.
-func (l *looking) owner(x *sight, o owning) {
-	by := l.node(o.node)
-	if by.leased {
-		x.owner, x.term = o.node, o.term
-		by.load.Owned++
-	}
-	voters, live, moving := 0, 0, false
-	for i := range x.of.Replicas {
-		r := &x.of.Replicas[i]
-		n := l.node(r.Node)
-		n.load.Held++
-		lives := n.leased
-		if newest, _ := x.of.Replica(r.Node); newest.ID != r.ID {
-			lives = false // an older one went with its disk
-		}
-		moving = moving || r.Leaving || !r.Voter
-		if r.Voter {
-			voters++
-		}
-		if r.Voter && lives {
-			live++
-		}
-	}
-	switch {
-	case live <= voters/2:
-		x.state = api.TableNoQuorum
-	case x.owner == "":
-		x.state = api.TableNoOwner
-	case !by.heard:
-		x.state = api.TableUnsure
-	case live < voters:
-		x.state = api.TableDegraded
-	case moving || x.owner != x.place:
-		x.state = api.TableMoving
-	default:
-		x.state = api.TableServing
-	}
-	l.states[x.state.Rank()]++
-}
-
-// lag fills in how far a table and its replicas are, and returns how many of them say
-// nothing.
-func (l *looking) lag(x *sight) (silent int) {
-	x.frontier, x.lag, x.writes = math.NaN(), math.NaN(), math.NaN()
-	if !l.fresh {
-		return len(x.of.Replicas)
-	}
-	now, ok := l.is.at(x.of.ID)
-	if ok {
-		x.frontier = float64(now)
-	}
-	for i := range x.of.Replicas {
-		p, here := l.node(x.of.Replicas[i].Node).positions.at(x.of.ID)
-		if !here {
-			silent++
-			continue
-		}
-		if behind := float64(now - min(now, p.applied)); math.IsNaN(x.lag) || behind > x.lag {
-			x.lag = behind
-		}
-	}
-	if before, had := l.was.at(x.of.ID); ok && had && l.took > 0 {
-		x.writes = float64(now-min(now, before)) / l.took
-	}
-	return silent
 }
 
 // sightOrder returns the tables that match, sorted; ties are in the order of names.
@@ -333,9 +210,9 @@ func compareBy(column string, down bool) func(a, b *sight) int { //nolint:revive
 	case "state":
 		return number(func(x *sight) float64 { return float64(x.state.Rank()) })
 	case "owner":
-		return text(func(x *sight) string { return x.owner })
+		return text(func(x *sight) string { return x.in.name(x.owner) })
 	case "place":
-		return text(func(x *sight) string { return x.place })
+		return text(func(x *sight) string { return x.in.name(x.place) })
 	case "term":
 		return number(func(x *sight) float64 { return float64(x.term) })
 	case "frontier":
@@ -344,6 +221,8 @@ func compareBy(column string, down bool) func(a, b *sight) int { //nolint:revive
 		return number(func(x *sight) float64 { return x.lag })
 	case "writes":
 		return number(func(x *sight) float64 { return x.writes })
+	case "p99":
+		return number(func(x *sight) float64 { return x.late })
 	case "replicas":
 		return number(func(x *sight) float64 { return float64(len(x.of.Replicas)) })
 	case "id":
@@ -364,9 +243,9 @@ func (x *sight) field(name string) api.Field {
 	case "state":
 		return api.NoNumber(string(x.state))
 	case "owner":
-		return api.NoNumber(x.owner)
+		return api.NoNumber(x.in.name(x.owner))
 	case "place":
-		return api.NoNumber(x.place)
+		return api.NoNumber(x.in.name(x.place))
 	case "node":
 		return api.Field{Any: x.holders(), Number: math.NaN()}
 	case "term":
@@ -377,6 +256,8 @@ func (x *sight) field(name string) api.Field {
 		return number(x.lag)
 	case "writes":
 		return number(x.writes)
+	case "p99":
+		return number(x.late)
 	case "replicas":
 		return number(float64(len(x.of.Replicas)))
 	}
@@ -391,7 +272,7 @@ func (x *sight) holders() []string {
 	return out
 }
 
-func positionsOf(g *gathering) map[string][]position {
+func positionsOf(g *gathering) map[string]standing {
 	if g == nil {
 		return nil
 	}
@@ -399,10 +280,10 @@ func positionsOf(g *gathering) map[string][]position {
 }
 
 // showSight describes a table of a window.
-func (c *Cluster) showSight(x *sight, of map[string][]position) api.Table {
+func (c *Cluster) showSight(x *sight, of map[string]standing) api.Table {
 	t := api.Table{
-		Name: x.of.Name, ID: x.of.ID, Owner: x.owner, Term: x.term, Place: x.place, State: x.state,
-		Writes: known(x.writes), Replicas: c.showReplicas(x.of),
+		Name: x.of.Name, ID: x.of.ID, Owner: x.in.name(x.owner), Term: x.term, Place: x.in.name(x.place), State: x.state,
+		Writes: known(x.writes), P99: known(x.late), Replicas: c.showReplicas(x.of),
 	}
 	if n := whole(x.frontier); n != nil {
 		u := uint64(*n)
@@ -410,7 +291,7 @@ func (c *Cluster) showSight(x *sight, of map[string][]position) api.Table {
 	}
 	for i := range t.Replicas {
 		r := &t.Replicas[i]
-		p, ok := positionIn(of[r.Node], x.of.ID)
+		p, ok := positionIn(of[r.Node].all, x.of.ID)
 		if ok && t.Frontier != nil && r.Live {
 			lag := int64(*t.Frontier - min(*t.Frontier, p.applied))
 			r.Lag = &lag

@@ -49,8 +49,11 @@ type Options struct {
 // Tables are the replicas of tables on this node. Its methods may be called from
 // any goroutine.
 type Tables struct {
-	o  Options
-	mu struct {
+	o       Options
+	made    time.Time
+	watched atomic.Int32 // tables whose writes are counted
+	swept   atomic.Int64 // span in which it was last looked which of them rest
+	mu      struct {
 		sync.RWMutex
 		open map[api.TableID]*replica
 		// order has them in the order of the tables' ids; nil: to be made anew.
@@ -68,6 +71,7 @@ type replica struct {
 	state atomic.Pointer[rafthost.State]
 	held  atomic.Bool // by Hold
 	looks looks
+	late  atomic.Pointer[late] // nil while its writes are not counted
 
 	ticked atomic.Int64 // when the clock was last moved for a write that found no room
 }
@@ -91,7 +95,8 @@ func (r *replica) node(id uint64) string { return r.shape.Load().nodes[id] }
 
 // New returns no tables.
 func New(o Options) *Tables {
-	t := &Tables{o: o}
+	t := &Tables{o: o, made: time.Now()}
+	t.swept.Store(-1)
 	t.mu.open = map[api.TableID]*replica{}
 	return t
 }
@@ -301,7 +306,12 @@ func (t *Tables) Execute(ctx context.Context, id api.TableID, req *api.Request) 
 		return nil, r.stale(t.o.Node, s)
 	}
 	if req.Op.Writes() {
-		return t.write(ctx, r, req)
+		begun := time.Now()
+		resp, err := t.write(ctx, r, req)
+		if err == nil {
+			t.took(r, begun)
+		}
+		return resp, err
 	}
 	if !t.o.StaleReads {
 		if err := t.o.Host.ReadIndex(ctx, uint64(id)); err != nil {
