@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned topcost roll rolltrouble interop rotate clean torn release-check nemesis
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned top topcost roll rolltrouble interop rotate clean torn release-check nemesis
 
 help:
 	@echo 'make build             bin/tidal'
@@ -29,6 +29,7 @@ help:
 	@echo 'make planned N=10      restarts by SIGTERM and in place, of three and five nodes, N times each: the longest waits'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
 	@echo 'make pictures          draw the pictures in docs/img anew, from a cluster on this machine'
+	@echo 'make top               tidal top on real terminals, in tmux and over a real cluster, with its nodes away for a minute'
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
@@ -127,6 +128,10 @@ gap:
 .PHONY: pictures
 pictures: build
 	.ci/pictures bin/tidal .pictures
+
+top:
+	TIDAL_TMUX=1 $(GO) test -count=1 -timeout 10m -run '^TestTmuxScreens$$' ./tui
+	TIDAL_TOP=60s $(GO) test -count=1 -timeout 20m -v -run '^TestTop($$|Rolls|Leaves|Ends)' $(PROCTEST)
 
 topcost:
 	TIDAL_TOP_COST=1 $(GO) test -count=1 -timeout 20m -v -run '^TestTopCost$$' $(PROCTEST)

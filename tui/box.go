@@ -65,41 +65,6 @@ func (m *model) frame(head string, lines []line, st style) []line {
 	return append(out, bottom)
 }
 
-// dialogBox asks, and names what is meant.
-func (m *model) dialogBox() []line {
-	d := m.dialog
-	var lines []line
-	for _, text := range d.text {
-		for _, part := range wrap(text, min(60, m.w-4)) {
-			var l line
-			l.add(plain, "%s", part)
-			lines = append(lines, l)
-		}
-	}
-	var ask line
-	if d.want == "" {
-		ask.add(accent, "y")
-		ask.add(plain, " %s   ", strings.Fields(d.title)[0])
-		ask.add(accent, "n")
-		ask.add(plain, " leave it")
-	} else {
-		ask.add(plain, "type ")
-		ask.add(strong, "%s", d.want)
-		ask.add(plain, " and enter, or esc: ")
-		ask.add(accent, "%s%s", d.typed, m.th.glyph("▏", "_"))
-	}
-	lines = append(lines, line{}, ask)
-	box := m.frame(d.title, lines, moving)
-	if room := m.layout().body; len(box) > room && room > 0 {
-		// There is no room for the frame: the question alone, and how to answer.
-		head := line{}
-		head.add(moving, "%s", d.title+" ")
-		head.add(plain, "%s", d.text[0])
-		return []line{head, ask}[max(0, 2-room):]
-	}
-	return box
-}
-
 func helpLines() []string {
 	return []string{
 		"1 2 3 4, tab     nodes, tables, events, rolls",
@@ -111,7 +76,10 @@ func helpLines() []string {
 		"p                pause: the screen stands still, and says how old it is",
 		"f                the chart's scale stays as it is, or follows",
 		"y                copy the incarnation, the table's id, or the event",
-		"d u              drain a node, end its drain; it is asked first",
+		"d u              drain a node, end its drain",
+		"o                hand a table over to another owner",
+		"R                start a roll, pause it, resume it",
+		"                 what changes anything is asked first",
 		"ctrl-z, q        to the background; quit",
 		"",
 		"nodes   ● serving   + joining: it is not ready, and says why",

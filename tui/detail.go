@@ -191,8 +191,18 @@ func (m *model) tableLines(t *api.Table, w, h int) []line {
 	for i := range t.Replicas {
 		out = append(out, m.replicaLine(t, &t.Replicas[i]))
 	}
+	series, room := m.p.Tables[t.ID], h-len(out)-8
+	late := chartOf{head: "P99 OF WRITES", now: secondsText(pointed(t.P99)), series: series.P99, text: secondsText, scale: &m.scales[1]}
 	out = append(out, line{})
-	out = append(out, m.tableChart(t, w, max(3, min(8, h-len(out)-6)))...)
+	out = append(out, m.chart(chartOf{
+		head: "WRITES", now: amount(pointed(t.Writes)) + "/s", series: series.Writes, text: amount, scale: &m.scales[0],
+	}, w, max(3, min(8, room/2)))...)
+	if room >= lateRoom {
+		out = append(out, line{})
+		out = append(out, m.chart(late, w, max(3, min(8, room/2)))...)
+	} else {
+		out = append(out, m.chart(late, w, 0)...)
+	}
 	return append(out, m.tableEvents(t)...)
 }
 
@@ -234,12 +244,22 @@ func (m *model) replicaLine(t *api.Table, r *api.Replica) line {
 	return l
 }
 
-// tableChart is the table's writes over time, from 0 to the highest of them, or, with
-// a fixed scale, to what was the highest when it was fixed.
-func (m *model) tableChart(t *api.Table, w, h int) []line {
-	series := m.p.Tables[t.ID]
+// chartOf is what a chart shows.
+type chartOf struct {
+	head, now string
+	series    []float64
+	text      func(float64) string // writes a number
+	scale     *float64             // what it is fixed at; 0: not yet
+}
+
+// lateRoom is how many lines must be left for a second chart.
+const lateRoom = 9
+
+// chart draws numbers over time, from 0 to the highest of them, or, with a fixed scale,
+// to what was the highest when it was fixed.
+func (m *model) chart(c chartOf, w, h int) []line {
 	top := 0.0
-	for _, v := range series {
+	for _, v := range c.series {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
 			top = max(top, v)
 		}
@@ -247,20 +267,22 @@ func (m *model) tableChart(t *api.Table, w, h int) []line {
 	how := "up to"
 	if m.fixed {
 		how = "fixed at"
-		if m.scale == 0 {
-			m.scale = top
+		if *c.scale == 0 {
+			*c.scale = top
 		}
-		top = m.scale
+		top = *c.scale
 	}
 	var head line
-	head.add(faint, "  WRITES ")
-	head.add(plain, "%s/s", amount(pointed(t.Writes)))
-	head.add(faint, "  %s %s", how, amount(top))
+	head.add(faint, "  %s ", c.head)
+	head.add(plain, "%s", c.now)
+	if top > 0 {
+		head.add(faint, "  %s %s", how, c.text(top))
+	}
 	out := []line{head}
-	if w < tinyWidth || h < 1 {
+	if w < tinyWidth || h < 1 || top == 0 {
 		return out
 	}
-	for _, row := range chart(series, min(w-4, 120), h, top, m.th.columns()) {
+	for _, row := range chart(c.series, min(w-4, 120), h, top, m.th.columns()) {
 		var l line
 		l.add(good, "  %s", row)
 		out = append(out, l)

@@ -19,8 +19,14 @@ type Source interface {
 	Window(ctx context.Context, endpoint string, q api.TableQuery) (api.Status, error)
 	Brief(ctx context.Context, endpoint string) (api.LocalStatus, error)
 	Events(ctx context.Context, endpoint, after string, f func(api.Event)) error
+	Orders
+}
+
+// Orders are what an operator may have the cluster do.
+type Orders interface {
 	DrainNode(ctx context.Context, node string, o api.NodeOrder) (api.NodeReport, error)
 	UndrainNode(ctx context.Context, node string, o api.NodeOrder) (api.NodeReport, error)
+	HandTable(ctx context.Context, table string, o api.HandOver) (api.Table, error)
 }
 
 // Journal tells of rolls; *client.Client is one.
@@ -85,7 +91,7 @@ type counts struct {
 func newFeed(src Source, name string, interval time.Duration, failed func(error)) *feed {
 	f := &feed{src: src, name: name, interval: interval, wake: make(chan struct{}, 1), failed: failed, changed: func() {}}
 	f.mu.nodes = map[string]*asked{}
-	f.mu.picture = Picture{Cluster: name, Locals: map[string]Local{}, Tables: map[api.TableID][]float64{}}
+	f.mu.picture = Picture{Cluster: name, Locals: map[string]Local{}, Tables: map[api.TableID]Series{}}
 	return f
 }
 
@@ -319,12 +325,14 @@ func (f *feed) take(a answer) {
 		return
 	}
 	p.Writes = sample(p.Writes, s.Window.Writes)
-	held := make(map[api.TableID][]float64, len(p.Tables))
+	held := make(map[api.TableID]Series, len(p.Tables))
 	if len(p.Tables) < seriesHeld {
 		maps.Copy(held, p.Tables)
 	}
 	for i := range s.Tables {
-		held[s.Tables[i].ID] = sample(p.Tables[s.Tables[i].ID], s.Tables[i].Writes)
+		t := &s.Tables[i]
+		was := p.Tables[t.ID]
+		held[t.ID] = Series{Writes: sample(was.Writes, t.Writes), P99: sample(was.P99, t.P99)}
 	}
 	p.Tables = held
 }

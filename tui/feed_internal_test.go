@@ -249,7 +249,7 @@ func TestFeedTellsOfAPanic(t *testing.T) {
 }
 
 func TestAmountsAreShort(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 1: "1", 999: "999", 999.6: "1.0k", 1234: "1.2k", 99949: "99.9k", 120400: "120k", 1e18: "1.0E", 0.25: "0.2", math.Inf(1): "-"} {
+	for n, want := range map[float64]string{0: "0", 1: "1", 999: "999", 999.6: "1.0k", 1234: "1.2k", 99949: "99.9k", 120400: "120k", 1e18: "1.0E", 1e300: "1e300", 0.25: "0.2", math.Inf(1): "-"} {
 		if got := amount(n); got != want || len(got) > 5 {
 			t.Errorf("%v is %q, want %q", n, got, want)
 		}

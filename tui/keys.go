@@ -1,8 +1,6 @@
 package tui
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -86,7 +84,7 @@ func (m *model) page() int {
 func (m *model) viewKey(name string) tea.Cmd {
 	switch name {
 	case "q":
-		return tea.Quit
+		return m.quit()
 	case "ctrl+z":
 		return tea.Suspend
 	case "1", "n":
@@ -95,7 +93,7 @@ func (m *model) viewKey(name string) tea.Cmd {
 		m.show(viewTables)
 	case "3", "e":
 		m.show(viewEvents)
-	case "4", "o":
+	case "4":
 		m.show(viewRolls)
 	case "tab":
 		m.show((m.top() + 1) % lists)
@@ -111,13 +109,17 @@ func (m *model) viewKey(name string) tea.Cmd {
 		m.paused = !m.paused
 		m.look()
 	case "f":
-		m.fixed, m.scale = !m.fixed, 0
+		m.fixed, m.scales = !m.fixed, [2]float64{}
 	case "y":
 		m.copyChosen()
 	case "d":
 		m.askDrain()
 	case "u":
 		m.askUndrain()
+	case "o":
+		m.askHandOver()
+	case "R":
+		return m.askRoll()
 	default:
 		m.listKey(name)
 	}
@@ -218,7 +220,7 @@ func (m *model) open() {
 		m.enter(viewTables)
 	case viewTables:
 		if t := m.chosenTable(); t != nil {
-			m.table, m.scale = t.ID, 0
+			m.table, m.scales = t.ID, [2]float64{}
 			m.enter(viewTable)
 		}
 	case viewEvents:
@@ -323,130 +325,4 @@ func (m *model) helpKey(name string) {
 		m.help = false
 	}
 	m.scroll = max(0, min(m.scroll, len(helpLines())-1))
-}
-
-// dialog asks before something is done. It is bound to the incarnation that was under
-// the cursor when it was opened, whatever moves meanwhile.
-type dialog struct {
-	title  string
-	text   []string
-	want   string // must be typed; "": y is enough
-	typed  string
-	verb   string
-	node   string
-	was    api.Incarnation
-	action func(ctx context.Context, node string) (string, error)
-}
-
-// askDrain opens the dialog about draining the node that is chosen.
-func (m *model) askDrain() {
-	r := m.target("drained")
-	if r == nil {
-		return
-	}
-	d := &dialog{
-		title: "drain node " + r.id, verb: "drained", node: r.member.Node, was: r.member.Lease.Incarnation,
-		text: []string{
-			"incarnation " + r.incarnation,
-			fmt.Sprintf("It hands its %s over to other nodes, and owns none", counted(int(r.owned), "table")),
-			fmt.Sprintf("until it is undrained, for at most %s.", span(drainTTL)),
-		},
-	}
-	if r.owned > 1 {
-		d.want = r.id
-	}
-	d.action = func(ctx context.Context, node string) (string, error) {
-		report, err := m.o.Source.DrainNode(ctx, node, api.NodeOrder{TTL: drainTTL.String(), By: m.o.By})
-		if err != nil {
-			return "", fmt.Errorf("drain node %s: %w", node, err)
-		}
-		return fmt.Sprintf("node %s drains: %s left", clean(node), counted(report.Owned, "table")), nil
-	}
-	m.dialog = d
-}
-
-// askUndrain opens the dialog about ending a drain.
-func (m *model) askUndrain() {
-	r := m.target("undrained")
-	if r == nil {
-		return
-	}
-	d := &dialog{
-		title: "undrain node " + r.id, verb: "undrained", node: r.member.Node, was: r.member.Lease.Incarnation,
-		text: []string{"incarnation " + r.incarnation, "It takes tables again. Whoever claimed its drain loses the claim."},
-	}
-	if c := r.local.Status.Claim; r.answered && c != nil {
-		d.text = append(d.text, "Now "+claimedBy(r)+".")
-	}
-	d.action = func(ctx context.Context, node string) (string, error) {
-		if _, err := m.o.Source.UndrainNode(ctx, node, api.NodeOrder{By: m.o.By}); err != nil {
-			return "", fmt.Errorf("undrain node %s: %w", node, err)
-		}
-		return "node " + clean(node) + " takes tables again", nil
-	}
-	m.dialog = d
-}
-
-// target returns the node that an action is meant for, or says why there is none.
-func (m *model) target(verb string) *nodeRow {
-	r := m.chosenNode()
-	switch {
-	case r == nil:
-		m.say(true, "nothing is %s here: choose a node (1)", verb)
-		return nil
-	case m.o.ReadOnly:
-		m.say(true, "nothing is %s: this is read-only", verb)
-		return nil
-	case r.member.Lease == nil:
-		m.say(true, "node %s is %s: it cannot be %s", r.id, r.state, verb)
-		return nil
-	}
-	return r
-}
-
-// dialogKey takes the keys of a dialog.
-func (m *model) dialogKey(name, text string) tea.Cmd {
-	d := m.dialog
-	switch {
-	case name == "esc" || d.want == "" && (name == "n" || name == "q" || name == "enter"):
-		m.dialog = nil
-		m.say(false, "nothing was done")
-	case d.want == "" && (name == "y" || name == "Y"), d.want != "" && name == "enter" && d.typed == d.want:
-		return m.confirm()
-	case d.want == "":
-	case name == "enter":
-		m.say(true, "type %s, or press esc", d.want)
-	case name == "backspace":
-		d.typed = cut(d.typed, width(d.typed)-1)
-	case text != "":
-		d.typed += clean(text)
-	}
-	return nil
-}
-
-// confirm does what the dialog asked about, if its node is still the same incarnation.
-func (m *model) confirm() tea.Cmd {
-	d := m.dialog
-	m.dialog = nil
-	p := m.world.snapshot(m.now()) // also while the screen is paused
-	var now *api.Lease
-	if p.Status != nil {
-		for _, x := range p.Status.Members {
-			if x.Node == d.node {
-				now = x.Lease
-			}
-		}
-	}
-	switch {
-	case p.old():
-		m.say(true, "node %s was not %s: nobody answers now", clean(d.node), d.verb)
-	case now == nil:
-		m.say(true, "node %s was not %s: it has no lease any more", clean(d.node), d.verb)
-	case now.Incarnation != d.was:
-		m.say(true, "node %s was not %s: it has started again, as %s", clean(d.node), d.verb, clean(now.Incarnation.String()))
-	default:
-		m.say(false, "asking node %s…", clean(d.node))
-		return m.act(m.o.ctx, func(ctx context.Context) (string, error) { return d.action(ctx, d.node) })
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,13 @@ type orders struct {
 	Source
 
 	drained, undrained []string
+	handed             []string
 	err                error
+}
+
+func (o *orders) HandTable(_ context.Context, table string, h api.HandOver) (api.Table, error) {
+	o.handed = append(o.handed, fmt.Sprintf("%s %s from %s to %q by %s", table, h.ID, h.Owner, h.To, h.By))
+	return api.Table{Name: table, Owner: "b"}, o.err
 }
 
 func (o *orders) DrainNode(_ context.Context, node string, order api.NodeOrder) (api.NodeReport, error) {

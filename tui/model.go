@@ -64,8 +64,8 @@ type model struct {
 	help   bool
 	scroll int // of the help
 	notice notice
-	fixed  bool // the chart's scale stays
-	scale  float64
+	fixed  bool       // the charts' scales stay
+	scales [2]float64 // of the writes, and of how long they take
 }
 
 // notice is a line that says what came of a key.
@@ -118,6 +118,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.w, m.h = msg.Width, msg.Height
 	case tea.KeyMsg:
 		cmd = m.keys(msg)
+	case planMsg:
+		m.planned(msg)
 	case doneMsg:
 		if msg.err != nil {
 			m.say(true, "%s", clean(msg.err.Error()))

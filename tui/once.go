@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +47,7 @@ func CheckTables(sort, filter string) error {
 
 // tableFields are what a filter of tables can name beside the name.
 func tableFields() []string {
-	return []string{"state", "owner", "place", "node", "term", "frontier", "lag", "writes", "replicas", "id"}
+	return []string{"state", "owner", "place", "node", "term", "frontier", "lag", "writes", "p99", "replicas", "id"}
 }
 
 // Once asks the cluster one time, and each node at once.
@@ -150,7 +151,7 @@ func (r *Report) Write(w io.Writer) error {
 		rows = append(rows, nodeCells(&n))
 	}
 	b.WriteByte('\n')
-	writeColumns(&b, nodeColumns(), rows)
+	writeColumns(&b, nodeColumns(), rows, "requests", "p99")
 	rows = nil
 	for i := range s.Tables {
 		rows = append(rows, m.tableCells(&s.Tables[i]))
@@ -164,12 +165,12 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// writeColumns writes all columns but those that need time to say anything, each as
-// wide as it must be.
-func writeColumns(b *strings.Builder, cols []column, rows [][]cell) {
+// writeColumns writes all columns but those that need time to say anything, some named
+// ones and the charts, each as wide as it must be.
+func writeColumns(b *strings.Builder, cols []column, rows [][]cell, slow ...string) {
 	var kept, widths []int
 	for i, c := range cols {
-		if c.id == "" || c.id == "requests" || c.id == "p99" {
+		if c.id == "" || slices.Contains(slow, c.id) {
 			continue
 		}
 		w := width(c.title)

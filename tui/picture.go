@@ -42,10 +42,16 @@ type Picture struct {
 	Locals  map[string]Local // by node
 	Events  []api.Event      // the oldest first
 	Writes  []float64        // of all tables, a second, the newest last
-	Tables  map[api.TableID][]float64
+	Tables  map[api.TableID]Series
 	Rolls   []api.Roll // the newest first
 	Roll    *api.Roll  // the newest one with what it has done; nil: none
 	RollsAt time.Time  // when they came; zero: they never did
+}
+
+// Series is what a table's numbers were, the newest last; NaN where they were not known.
+type Series struct {
+	Writes []float64 // a second
+	P99    []float64 // seconds that a write took
 }
 
 // age returns how old the status is.

@@ -78,6 +78,17 @@ func (m *model) rollList(w, h int) []string {
 	return out
 }
 
+// rollKeyText says what R does now.
+func (m *model) rollKeyText() string {
+	switch r := m.p.Roll; {
+	case r != nil && r.Status == api.RollRunning:
+		return "R pause"
+	case r != nil && r.Status == api.RollPaused:
+		return "R resume"
+	}
+	return "R start a roll"
+}
+
 // rollNodes are the nodes of the newest roll, each with the state it came to.
 func (m *model) rollNodes() []line {
 	r := m.p.Roll
@@ -88,6 +99,11 @@ func (m *model) rollNodes() []line {
 	out[1].add(faint, "  ROLL %d, NODE BY NODE", r.ID)
 	if age := m.p.Now.Sub(m.p.RollsAt); age > 2*rollsEvery+oldData {
 		out[1].add(unsure, "  as it was %s ago", span(age))
+	}
+	if m.o.Roller != nil {
+		if id, doing := m.o.Roller.Running(); id == r.ID {
+			out[1].add(accent, "  from here: %s", clean(doing))
+		}
 	}
 	for i := range r.Nodes {
 		n := &r.Nodes[i]

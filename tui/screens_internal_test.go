@@ -13,23 +13,35 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden screens anew")
 
+func goldenSizes() [][2]int { return [][2]int{{200, 50}, {120, 40}, {80, 24}, {40, 10}, {15, 2}} }
+
+// goldenLook is how golden screens are drawn.
+type goldenLook struct {
+	theme string
+	ascii bool
+}
+
+func goldenLooks() map[string]goldenLook {
+	return map[string]goldenLook{"dark": {"dark", false}, "light": {"light", false}, "ascii": {"none", true}, "nocolor": {"mono", false}}
+}
+
+// goldenViews are the keys that lead to each view.
+func goldenViews() map[string][]string {
+	return map[string][]string{
+		"nodes": nil, "tables": {"2", "j"}, "events": {"3"}, "rolls": {"4", "j"}, "node": {"j", "j", "j", "j", "enter"}, "table": {"2", "enter"},
+		"help": {"?"}, "drain": {"d"}, "handover": {"2", "j", "o", "tab"}, "resume": {"4", "R"},
+	}
+}
+
 // TestGoldenScreens compares whole screens, colours too, with those that somebody
 // looked at.
 func TestGoldenScreens(t *testing.T) {
-	sizes := [][2]int{{200, 50}, {120, 40}, {80, 24}, {40, 10}, {15, 2}}
-	looks := map[string]struct {
-		theme string
-		ascii bool
-	}{"dark": {"dark", false}, "light": {"light", false}, "ascii": {"none", true}, "nocolor": {"mono", false}}
-	views := map[string][]string{
-		"nodes": nil, "tables": {"2", "j"}, "events": {"3"}, "rolls": {"4", "j"}, "node": {"j", "j", "j", "j", "enter"}, "table": {"2", "enter"},
-		"help": {"?"}, "drain": {"d"},
-	}
-	for look, l := range looks {
-		for view, keys := range views {
+	for look, l := range goldenLooks() {
+		for view, keys := range goldenViews() {
 			var all strings.Builder
-			for _, size := range sizes {
+			for _, size := range goldenSizes() {
 				m := screenOf(t, newWorld(40), l.theme, l.ascii, size[0], size[1])
+				m.o.Roller = &roller{}
 				m.press(keys...)
 				fmt.Fprintf(&all, "== %dx%d\n%s\n", size[0], size[1], m.View())
 			}
@@ -79,8 +91,9 @@ func TestAnySize(t *testing.T) {
 	}
 	for name, of := range worlds {
 		for _, keys := range [][]string{nil, {"2"}, {"3"}, {"4"}, {"enter"}, {"2", "enter"}, {"enter", "enter"}, {"2", "f", "enter"}, {"2", "/", "owner=a"}} {
-			for _, on := range []string{"", "?", "d"} {
+			for _, on := range []string{"", "?", "d", "o", "R"} {
 				m := screenOf(t, of(), "dark", false, 80, 24)
+				m.o.Roller = &roller{}
 				m.press(keys...)
 				if on != "" && m.input == nil {
 					m.press(on)

@@ -98,6 +98,9 @@ func amount(n float64) string {
 		return none
 	}
 	units := []string{"", "k", "M", "G", "T", "P", "E"}
+	if math.Abs(n) >= 999.5e18 {
+		return strings.ReplaceAll(strconv.FormatFloat(n, 'e', 0, 64), "e+", "e")
+	}
 	i := 0
 	for math.Abs(n) >= 999.5 && i < len(units)-1 {
 		n /= 1000

@@ -15,6 +15,7 @@ import (
 type Options struct {
 	Source   Source
 	Journal  Journal // of rolls; nil: none is shown
+	Roller   Roller  // nil: no roll can be started
 	Cluster  string  // as the operator calls it
 	By       string  // who acts, for claims
 	Theme    string  // one of Themes

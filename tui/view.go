@@ -310,17 +310,17 @@ func (m *model) footerKeys() []string {
 	var keys []string
 	switch m.view {
 	case viewNodes:
-		keys = []string{"enter open", "/ filter", "s sort", "r reverse", "d drain", "u undrain"}
+		keys = []string{"enter open", "/ filter", "s sort", "r reverse", "d drain", "u undrain", "R roll"}
 	case viewTables:
-		keys = []string{"enter open", "/ filter", "s sort", "r reverse"}
+		keys = []string{"enter open", "/ filter", "s sort", "r reverse", "o hand over"}
 	case viewEvents:
 		keys = []string{"enter go there", "/ filter"}
 	case viewRolls:
-		keys = []string{"esc back"}
+		keys = []string{m.rollKeyText()}
 	case viewNode:
 		keys = []string{"enter its tables", "d drain", "u undrain", "esc back"}
 	case viewTable:
-		keys = []string{"f scale", "esc back"}
+		keys = []string{"f scale", "o hand over", "esc back"}
 	}
 	if m.o.ReadOnly {
 		keys = withoutActions(keys)
@@ -331,7 +331,7 @@ func (m *model) footerKeys() []string {
 func withoutActions(keys []string) []string {
 	var out []string
 	for _, k := range keys {
-		if k != "d drain" && k != "u undrain" {
+		if !strings.ContainsRune("duoR", rune(k[0])) {
 			out = append(out, k)
 		}
 	}

@@ -92,6 +92,9 @@ func tablesOfWorld(n int) []api.Table {
 		default:
 			t.State = api.TableDegraded
 		}
+		if i%5 != 4 && t.Owner != "" {
+			t.P99 = new(0.0009 * float64(1+i))
+		}
 		if i == 3 {
 			t.Replicas[0].Lag = new(int64(120400))
 		}
@@ -112,7 +115,7 @@ func newWorld(tables int) *fixed {
 		return m
 	}
 	f.p = Picture{
-		Cluster: "prod", At: at, From: "https://10.0.0.a:8433", Locals: map[string]Local{}, Tables: map[api.TableID][]float64{},
+		Cluster: "prod", At: at, From: "https://10.0.0.a:8433", Locals: map[string]Local{}, Tables: map[api.TableID]Series{},
 		Status: &api.Status{
 			Cluster: "prod", Node: "a", MetaLeader: "a", MetaTerm: 7, Time: at,
 			Members: []api.Member{
@@ -147,7 +150,11 @@ func newWorld(tables int) *fixed {
 	for i := range 90 {
 		f.p.Writes = append(f.p.Writes, 600+600*math.Sin(float64(i)/7))
 	}
-	f.p.Tables[0xfedcba9876543210] = append(f.p.Writes[:40:40], math.NaN(), math.Inf(1), 1e300, 3)
+	late := make([]float64, 0, 90)
+	for i := range 90 {
+		late = append(late, 0.002+0.0015*math.Sin(float64(i)/5))
+	}
+	f.p.Tables[0xfedcba9876543210] = Series{Writes: append(f.p.Writes[:40:40], math.NaN(), math.Inf(1), 1e300, 3), P99: append(late, math.NaN())}
 	inc := incarnation("c", 17)
 	for i, e := range []api.Event{
 		{Kind: api.EventLease, Member: "c", Incarnation: &inc},
@@ -166,7 +173,7 @@ func newWorld(tables int) *fixed {
 	}
 	f.p.RollsAt = at
 	f.p.Rolls = []api.Roll{
-		{ID: 7, Status: api.RollPaused, By: "ann@laptop[99]", Why: "node c does not come back", Began: at.Add(-5 * time.Minute), Changed: at.Add(-time.Minute)},
+		{ID: 7, Epoch: 12, Status: api.RollPaused, By: "ann@laptop[99]", Why: "node c does not come back", Began: at.Add(-5 * time.Minute), Changed: at.Add(-time.Minute)},
 		{ID: 6, Status: api.RollDone, By: "ci\x1b[2J", Began: at.Add(-72 * time.Hour), Changed: at.Add(-72*time.Hour + 95*time.Second)},
 		{ID: 5, Status: api.RollAborted, By: "ann", Why: "asked to", Began: at.Add(-90 * time.Hour), Changed: at.Add(-89 * time.Hour)},
 	}
@@ -235,7 +242,7 @@ func (m *model) press(keys ...string) tea.Cmd {
 			msg = tea.KeyMsg{Type: kind}
 		}
 		_, last = m.Update(msg)
+		m.settled()
 	}
-	m.settled()
 	return last
 }

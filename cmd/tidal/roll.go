@@ -303,10 +303,8 @@ func lockError(err error) error {
 // run carries a roll out, and says what comes of it.
 func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 	shown := &rollShown{rolling: w, terminal: isTerminal(w.app.stderr)}
-	runner := &roll.Runner{
-		Cluster: w.tidal, Journal: w.cl, Driver: w.driver(shown, p), Plan: p, Roll: r, By: r.By, Say: shown.event, Stop: ctx.Done(),
-		Before: hook(p.Options.HookBefore, r.ID), After: hook(p.Options.HookAfter, r.ID),
-	}
+	runner := w.runner(r, p)
+	runner.Driver, runner.Say, runner.Stop = w.driver(shown, p), shown.event, ctx.Done()
 	w.app.say("roll %d, epoch %d, by %s", r.ID, r.Epoch, r.By)
 	w.prepare(runner)
 	report, err := runner.Run(context.WithoutCancel(ctx)) // a signal pauses it; see Stop
@@ -317,6 +315,14 @@ func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 		}
 	}
 	return rollError(r.ID, err)
+}
+
+// runner returns who carries a roll out, but for its driver, and what it says and heeds.
+func (w *rolling) runner(r api.Roll, p *roll.Plan) *roll.Runner {
+	return &roll.Runner{
+		Cluster: w.tidal, Journal: w.cl, Plan: p, Roll: r, By: r.By,
+		Before: hook(p.Options.HookBefore, r.ID), After: hook(p.Options.HookAfter, r.ID),
+	}
 }
 
 // driver returns who restarts the nodes.

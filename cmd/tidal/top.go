@@ -70,7 +70,9 @@ func (a *app) top(c *cli.Context) error {
 	}
 	a.look(&o)
 	o.In, o.Out = a.stdin, out
-	return topError(tui.Run(c.Context, o))
+	r := newTopRoller(a, c, cl)
+	o.Roller = r
+	return errors.Join(topError(tui.Run(c.Context, o)), r.leave(c.Context))
 }
 
 // topOptions reads the flags.

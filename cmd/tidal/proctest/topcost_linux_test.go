@@ -28,7 +28,7 @@ func TestTopCost(t *testing.T) {
 	x := openTerminal(t, nil, c.topArgs(t, "--sort=-lag")...)
 	x.sees(0, 30*time.Second, "10.0k")
 	x.keys("2")
-	x.sees(0, 30*time.Second, "FRONTIER")
+	x.sees(0, 30*time.Second, "REPLICAS")
 	least, nodes := 1.0, []float64{1, 1, 1}
 	for range topMeasured {
 		before, begun := processorTimeOf(t, x.cmd.Process.Pid), time.Now()

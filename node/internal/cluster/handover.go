@@ -117,7 +117,7 @@ func (c *Cluster) mayOwn(t *wire.Table, node string) error {
 		return &api.Error{Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in this cluster", Hint: "GET /v1/nodes lists them"}
 	}
 	l, live := v.Lease(node)
-	why := ""
+	var why string
 	switch {
 	case !settled(t, node):
 		why = "holds no replica of it that counts: those that do are on " + holders(t)
