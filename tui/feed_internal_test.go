@@ -69,6 +69,8 @@ func (n *nodes) Window(ctx context.Context, endpoint string, _ api.TableQuery) (
 	if err := n.answers(ctx, endpoint); err != nil {
 		return api.Status{}, err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	s := api.Status{Node: endpoint[7:], MetaLeader: "a", Window: &api.Window{Total: 1, Writes: new(5.0)}, Tables: []api.Table{{Name: "t", ID: 2, Writes: new(5.0)}}}
 	for _, id := range []string{"a", "b", "c"} {
 		l := &api.Lease{Node: id, Incarnation: incarnation(id, 1), Address: "http://" + id}

@@ -39,14 +39,17 @@ func TestTmuxScreens(t *testing.T) {
 		t.Run(look, func(t *testing.T) {
 			t.Parallel()
 			p := x.open(t, look)
-			for n, size := range goldenSizes() {
-				expect := func(keys []string) string {
-					l := goldenLooks()[look]
-					m := screenOf(t, newWorld(40), l.theme, l.ascii, size[0], size[1])
-					m.o.Roller = &roller{}
-					m.press(keys...)
-					return strings.ReplaceAll(m.View(), "\u200d👦", "\u200d") // tmux takes 21 bytes of a character
-				}
+			size := [2]int{80, 24}
+			expect := func(keys []string) string {
+				l := goldenLooks()[look]
+				m := screenOf(t, newWorld(40), l.theme, l.ascii, size[0], size[1])
+				m.o.Roller = &roller{}
+				m.press(keys...)
+				return strings.ReplaceAll(m.View(), "\u200d👦", "\u200d") // tmux takes 21 bytes of a character
+			}
+			p.shows("at first", expect(nil)) // from then on it heeds a new size
+			for n, now := range goldenSizes() {
+				size = now
 				p.size(size[0], size[1])
 				p.shows(fmt.Sprintf("resized to %dx%d", size[0], size[1]), expect(nil))
 				for k, view := range slices.Sorted(maps.Keys(goldenViews())) {
