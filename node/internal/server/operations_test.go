@@ -120,6 +120,10 @@ func tableOperations() map[string]operation {
 			answers: map[int]answer{202: {"the move is decided", api.Table{}, nil}},
 			codes:   metadata(api.CodeTableNotFound, api.CodeNodeNotFound, api.CodeConflict, api.CodeNotEnoughNodes, api.CodeTooLarge),
 		},
+		"PUT " + one + "/owner": {
+			does: "Has another node own the table.", takes: []string{"table", api.HeaderTimeout}, body: api.HandOver{}, answers: ok("it is owned by that node", api.Table{}),
+			codes: routing(api.CodeNodeNotFound, api.CodeConflict, api.CodePreconditionFailed, api.CodeTooLarge),
+		},
 		"POST " + one + "/check": {
 			does: "Compares the replicas of a table.", takes: []string{"table", api.HeaderTimeout}, answers: ok("how they compare", api.TableCheck{}),
 			codes: routing(api.CodeConflict),
@@ -141,6 +145,10 @@ func stateOperations() map[string]operation {
 			does:  "Shows the cluster as this node sees it; with a query a window of its tables.",
 			takes: []string{"sort", "filter", "offset", "limit (tables)", "follow (table)", "consistency (status)"}, answers: ok("the cluster", api.Status{}),
 			codes: []api.Code{api.CodeNotReady, api.CodeNoOwner, api.CodeWrongDisk},
+		},
+		"POST /v1/cluster/init": {
+			does: "Forms a cluster without some of the listed members.", takes: []string{api.HeaderTimeout}, body: api.Founding{},
+			answers: ok("it is proposed, or formed", api.Founded{}), codes: metadata(api.CodeConflict, api.CodeTooLarge),
 		},
 		"GET /cluster/status/local": {does: "Shows this node alone.", takes: []string{"tables"}, answers: ok("the node", api.LocalStatus{})},
 		"GET /cluster/events": {
