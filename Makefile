@@ -152,7 +152,7 @@ ETCD ?= v3.7.3
 NATS ?= v2.15.2
 interop: .interop/etcd .interop/etcdctl .interop/nats-server
 	.ci/sshd
-	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 15m -v -run 'TakesOurCertificates$$|^TestRoll(SSH|Etcd)$$' $(PROCTEST)
+	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 15m -v -run 'TakesOurCertificates$$|^TestRoll(SSH|Etcd|EtcdTooMany)$$' $(PROCTEST)
 
 .interop/etcd:
 	.ci/foreign go.etcd.io/etcd/server/v3 $(ETCD) . $@

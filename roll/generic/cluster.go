@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,7 +130,7 @@ func (c *Cluster) look(ctx context.Context, m *member) (n roll.Node, leads bool)
 		n.Silent = fmt.Sprintf("its incarnation has %d bytes: want 1 to %d", len(run), incarnationText)
 		return n, false
 	}
-	n.Incarnation = run
+	n.Incarnation = strings.Join(strings.Fields(run), " ") // in one line
 	if _, err = ask(cfg.ready); err != nil {
 		n.Wrong = []string{"it is not ready: " + err.Error()}
 	}

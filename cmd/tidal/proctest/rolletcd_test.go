@@ -31,6 +31,7 @@ type etcds struct {
 	bin     string
 	ports   []string // of clients, then of peers
 	members string
+	away    time.Duration // before one that ended is started again
 
 	mu      sync.Mutex
 	procs   map[string]*exec.Cmd
@@ -41,10 +42,10 @@ type etcds struct {
 
 func etcdIDs() []string { return []string{"n1", "n2", "n3"} }
 
-func newEtcds(t *testing.T) *etcds {
+func newEtcds(t *testing.T, away time.Duration) *etcds {
 	t.Helper()
 	e := &etcds{
-		dir: t.TempDir(), bin: foreign(t, "etcd"), ports: freePorts(t, 6),
+		dir: t.TempDir(), bin: foreign(t, "etcd"), ports: freePorts(t, 6), away: away,
 		procs: map[string]*exec.Cmd{}, resting: map[string]bool{}, ended: make(chan struct{}),
 	}
 	var members []string
@@ -81,11 +82,15 @@ func newEtcds(t *testing.T) *etcds {
 
 // supervise keeps a member running.
 func (e *etcds) supervise(i int, id string) {
-	for {
+	for first := true; ; first = false {
+		away := e.away
+		if first {
+			away = 0
+		}
 		select {
 		case <-e.ended:
 			return
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(away):
 		}
 		e.mu.Lock()
 		rests := e.resting[id]
@@ -206,26 +211,52 @@ func (e *etcds) watchDown(stop <-chan struct{}) int {
 	}
 }
 
+// roll runs `tidal roll` with arguments to its end.
+func (e *etcds) roll(t *testing.T, config string, args ...string) (int, []byte, roll.Report) {
+	t.Helper()
+	cmd := exec.Command(binary(t), append([]string{"roll", "--cluster", "etcd"}, args...)...)
+	cmd.Env = append(cleanEnv(), "TIDAL_CONFIG="+config, "PATH="+filepath.Dir(foreign(t, "etcdctl"))+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = dieWithUs()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run()
+	var r roll.Report
+	if lines := bytes.Split(bytes.TrimSpace(stdout.Bytes()), []byte("\n")); len(lines) > 0 {
+		_ = json.Unmarshal(lines[len(lines)-1], &r) // other forms have no report
+	}
+	return cmd.ProcessState.ExitCode(), append(stderr.Bytes(), stdout.Bytes()...), r
+}
+
+// TestRollEtcdTooMany is the control of TestRollEtcd: told that one member is enough,
+// the roll takes two at once, and both the watch and the canary must notice.
+func TestRollEtcdTooMany(t *testing.T) {
+	e := newEtcds(t, 5*time.Second)
+	config := e.recipe(t)
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file(t, config, strings.Replace(string(text), `kind = "generic"`, "kind = \"generic\"\nquorum = 1", 1), 0o600)
+	stop, down := make(chan struct{}), make(chan int, 1)
+	go func() { down <- e.watchDown(stop) }()
+	code, out, report := e.roll(t, config, "--yes", "--max-unavailable", "2", "--settle", "1s", "-o", "json")
+	close(stop)
+	if most := <-down; most < 2 {
+		t.Errorf("%d members were down at once: the watch does not see it", most)
+	}
+	if code != 8 || report.Canary == nil || report.Refused == 0 || len(report.Canary.During.Failures) == 0 {
+		t.Errorf("exit %d: the canary did not see it\n%s", code, out)
+	}
+	t.Logf("canary: %+v", report.Canary)
+}
+
 // TestRollEtcd rolls three etcd by the recipe of docs/rolling.md, under writers: no
 // two are down at once, a member that does not come back pauses the roll, nothing that
 // was acknowledged is lost, and the report shows what the canary met.
 func TestRollEtcd(t *testing.T) {
-	etcdctl := foreign(t, "etcdctl")
-	e := newEtcds(t)
+	e := newEtcds(t, 100*time.Millisecond)
 	config := e.recipe(t)
-	run := func(args ...string) (int, []byte, roll.Report) {
-		cmd := exec.Command(binary(t), append([]string{"roll", "--cluster", "etcd"}, args...)...)
-		cmd.Env = append(cleanEnv(), "TIDAL_CONFIG="+config, "PATH="+filepath.Dir(etcdctl)+":"+os.Getenv("PATH"))
-		cmd.SysProcAttr = dieWithUs()
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		_ = cmd.Run()
-		var r roll.Report
-		if lines := bytes.Split(bytes.TrimSpace(stdout.Bytes()), []byte("\n")); len(lines) > 0 {
-			_ = json.Unmarshal(lines[len(lines)-1], &r) // other forms have no report
-		}
-		return cmd.ProcessState.ExitCode(), append(stderr.Bytes(), stdout.Bytes()...), r
-	}
+	run := func(args ...string) (int, []byte, roll.Report) { return e.roll(t, config, args...) }
 	code, out, _ := run("plan")
 	if code != 0 || !bytes.Contains(out, []byte("move-leader")) || !bytes.Contains(out, []byte("kill -TERM $(cat ")) || !bytes.Contains(out, []byte("table-quorum  unknown")) {
 		t.Fatalf("plan: exit %d\n%s", code, out)
