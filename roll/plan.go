@@ -92,7 +92,9 @@ func NewPlan(v *View, o Options) (*Plan, error) {
 	for i, x := range rolled {
 		all := Checks(v, p.question([]string{x.Node}))
 		if i > 0 { // of the first node every check is shown
-			all = slices.DeleteFunc(all, func(c Check) bool { return c.Level == OK || c.Level == Unknown || c.Name == "budget" || c.Name == "view" })
+			all = slices.DeleteFunc(all, func(c Check) bool {
+				return c.Level == OK || c.Level == Unknown || c.Name == "budget" || c.Name == "view"
+			})
 			for k := range all {
 				all[k].Detail = "node " + x.Node + ": " + all[k].Detail
 			}
