@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned top topcost roll rolltrouble interop rotate clean torn release-check nemesis
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned top topcost roll rolltrouble interop rotate clean torn release-check nemesis slowclients
 
 help:
 	@echo 'make build             bin/tidal'
@@ -33,6 +33,7 @@ help:
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
+	@echo 'make slowclients       5,000 connections that send a byte a second: closed, cheap, and nobody else notices'
 	@echo 'make nemesis N=10      break processes, networks and disks at random under clients, and check the histories'
 	@echo 'make torn              damage at every byte of a small database: each is noticed'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
@@ -105,6 +106,9 @@ controls:
 D ?= 60s
 nemesis:
 	NEMESIS_RUNS=$(N) NEMESIS_FOR=$(D) $(GO) test -count=1 -timeout 120m -v -run '^TestNemesis$$' $(PROCTEST)
+
+slowclients:
+	TIDAL_SLOWCLIENTS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestSlowClients$$' $(PROCTEST)
 
 torn:
 	TIDAL_TORN=1 $(GO) test -count=1 -timeout 60m -v -run 'TestTornLog|TestFlippedBits|TestMissingFiles' ./node/internal/store

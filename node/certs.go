@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -238,7 +240,15 @@ func (n *node) certConns() []api.CertConns {
 type served struct {
 	net.Conn
 
-	leaf atomic.Pointer[x509.Certificate]
+	leaf  atomic.Pointer[x509.Certificate]
+	reads chan struct{} // closed at the first read
+	first sync.Once
+}
+
+// Read implements net.Conn.
+func (s *served) Read(p []byte) (int, error) {
+	s.first.Do(func() { close(s.reads) })
+	return s.Conn.Read(p)
 }
 
 // Show implements pki.Shown.
@@ -247,14 +257,36 @@ func (s *served) Show(leaf *x509.Certificate) { s.leaf.Store(leaf) }
 // Served returns the certificate; nil before the handshake.
 func (s *served) Served() *x509.Certificate { return s.leaf.Load() }
 
-// remembering is a listener whose connections are served.
-type remembering struct{ net.Listener }
+// handshakesCollect is after how many handshakes garbage is collected. Each leaves
+// some 35 KB of it, which a heap that has grown by many connections would let lie.
+const handshakesCollect = 256
 
-// Accept implements net.Listener.
-func (l remembering) Accept() (net.Conn, error) {
+// shaking is a listener whose connections shake hands each on a goroutine of its own.
+// That takes a deep stack, which would stay with the goroutine that serves the
+// connection, 16 KB of each, for as long as it is open.
+type shaking struct {
+	net.Listener
+
+	conf  *tls.Config
+	shake func(*tls.Conn) // takes the handshake
+	count atomic.Uint64   // handshakes that ended
+}
+
+// Accept implements net.Listener. Who serves the connection waits for its handshake,
+// sets its deadline and hears its error, as if it had begun it.
+func (l *shaking) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &served{Conn: c}, nil
+	s := &served{Conn: c, reads: make(chan struct{})}
+	conn := tls.Server(s, l.conf)
+	go func() { // ends with the handshake, or with the connection
+		l.shake(conn)
+		if l.count.Add(1)%handshakesCollect == 0 {
+			runtime.GC()
+		}
+	}()
+	<-s.reads // the handshake has begun, so nobody else can begin it
+	return conn, nil
 }

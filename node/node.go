@@ -318,7 +318,9 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *do
 	door := newDoor(bound)
 	var l net.Listener = door
 	if n.keys != nil {
-		l = tls.NewListener(remembering{l}, n.keys.ServerTLS())
+		l = &shaking{Listener: l, conf: n.keys.ServerTLS(), shake: func(c *tls.Conn) {
+			_ = c.HandshakeContext(context.WithoutCancel(run)) // who serves the connection ends it, and hears of it
+		}}
 	}
 	n.takeCounts()
 	web := n.server.HTTPServer()

@@ -54,3 +54,9 @@ func RotateStop(ctx context.Context, dir string, now time.Time, step, after int)
 	_, err := rotate(ctx, d, now, []func(*rotating) error{(*rotating).start, (*rotating).takeOver, (*rotating).end}[step])
 	return err
 }
+
+// Copies returns how many certificates of clients are kept.
+func (k *Keypair) Copies() (n int) {
+	k.copies.certs.Range(func(any, any) bool { n++; return true })
+	return n
+}

@@ -27,6 +27,7 @@ type Keypair struct {
 	current atomic.Pointer[material]
 	revoked atomic.Pointer[map[string]bool] // serials that are refused; nil: none
 	loads   loads
+	copies  copies // of certificates of clients
 }
 
 // material is one loaded set. It never changes.
@@ -168,6 +169,7 @@ func (k *Keypair) serverConfig(m *material) *tls.Config {
 			if _, err := peer(&cs, k.cluster); err != nil {
 				return err
 			}
+			k.copies.in(&cs)
 			return k.Revoked(&cs)
 		},
 	}
