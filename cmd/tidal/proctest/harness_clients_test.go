@@ -24,7 +24,7 @@ const (
 	// crowdLife is how long a row is used. What is unknown of it stays so to the end:
 	// with more of that, nobody could check its history.
 	crowdLife  = 12 * time.Second
-	crowdThink = 40 * time.Millisecond // at most, between an answer and the next request
+	crowdThink = 20 * time.Millisecond // at most, between an answer and the next request
 )
 
 // crowd is clients that read and write the same few rows through nodes drawn at
