@@ -6,8 +6,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
+			e.Defer(func() { killFleets(t, e.WorkDir) })
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -35,6 +38,27 @@ func TestScript(t *testing.T) {
 			"bytes":  writeBytes,
 		},
 	})
+}
+
+// killFleets ends what a script that failed has left of its tidal dev.
+func killFleets(t *testing.T, dir string) {
+	t.Helper()
+	states, err := filepath.Glob(filepath.Join(dir, "*", "dev.json"))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, state := range states {
+		f, err := readFleet(filepath.Dir(state))
+		if err != nil {
+			continue // a script may have made it so
+		}
+		for _, pid := range f.runningPIDs() {
+			t.Logf("process %d of %s is left: it is killed", pid, f.dir)
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // exits runs a command and wants it to end with a code: exits CODE PROGRAM [ARGS].
