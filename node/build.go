@@ -15,6 +15,7 @@ import (
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/router"
 	"tidal/node/internal/server"
+	"tidal/node/internal/store"
 	"tidal/node/internal/wire"
 )
 
@@ -63,8 +64,9 @@ func (n *node) build() error {
 	n.events = newEvents(n)
 	n.cluster = cluster.New(cluster.Options{
 		Node: c.Node.ID, Name: c.Cluster.Name, Members: c.Cluster.Members, Join: c.Cluster.Join, Advertise: c.Node.Advertise,
-		Zone: c.Node.Zone, Version: n.o.Version, Identity: n.who,
-		DB: n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
+		Zone: c.Node.Zone, Version: n.o.Version, Levels: n.o.Levels, Identity: n.who,
+		Leveled: func(level uint64) error { return store.WriteNote(n.o.Disk, levelFile(c), level) },
+		DB:      n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
 		Receiving: n.receiver.Progress, Events: n.events.tell, Positions: n.positions,
 		SuspectAfter: f.SuspectAfter, StallAfter: f.StallAfter, ReturnAfter: f.ReturnAfter,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
@@ -76,7 +78,7 @@ func (n *node) build() error {
 		NoPatience: f.NoPatience, Observe: n.request,
 	})
 	n.server = server.New(server.Options{
-		Node: c.Node.ID, Rows: rows{n}, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: certs{n.cluster, n}, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
+		Node: c.Node.ID, Rows: rows{n}, Tables: n.cluster, State: state{n}, Nodes: nodes{n}, Members: n.cluster, Rolls: n.cluster, Certs: certs{n.cluster, n}, Level: n.cluster, Programs: programs{n}, Watch: watch{n}, TableID: n.cluster.TableID, CheckTable: n.CheckTable,
 		Identify: n.principal, NewID: newRequest, Observe: n.answered,
 		Metrics: n.meters.handler(), Peer: n.net, Log: n.log,
 	})

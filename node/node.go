@@ -25,6 +25,7 @@ import (
 	"tidal/node/internal/router"
 	"tidal/node/internal/server"
 	"tidal/node/internal/store"
+	"tidal/node/internal/wire"
 	"tidal/pki"
 )
 
@@ -42,10 +43,10 @@ const databaseFolder = "db"
 // is not there for waiting.
 const (
 	drainBudget = 20 * time.Second
-	graceQuiet  = 500 * time.Millisecond // without a request, the node may close
-	graceMost   = 3 * time.Second        // however many come
-	ackMost     = 5 * time.Second        // for peers to acknowledge the new owners
-	closeBudget = 2 * time.Second        // for what is in flight at the end
+	graceQuiet  = 500 * time.Millisecond     // without a request, the node may close
+	graceMost   = 3 * time.Second            // however many come
+	ackMost     = 5 * time.Second            // for peers to acknowledge the new owners
+	closeBudget = api.StopMost - drainBudget // for what is in flight at the end
 )
 
 var errDone = errors.New("the node has stopped")
@@ -90,7 +91,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		o.Disk = vfs.Default
 	}
 	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1), started: time.Now(), dog: newWatchdog(o.Limits)}
-	n.restart = restart{wanted: make(chan struct{}, 1), late: make(chan struct{})}
+	n.restart = restart{wanted: make(chan string, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
 	if err := n.prepare(); err != nil {
 		if len(n.fatal) > 0 {
@@ -147,11 +148,19 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		return n.asDisk(told)
 	default:
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return n.closeAll()
+	}
+	return n.failed(err)
+}
+
+// failed is the error that Run ends with for one of the parts.
+func (n *node) failed(err error) error {
+	switch {
 	case isDisk(err):
 		return n.asDisk(err)
+	case errors.Is(err, wire.ErrNewer):
+		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
 	return err
 }
@@ -265,8 +274,8 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 		case <-ctx.Done():
 			n.leave(run)
 			stops = true
-		case <-n.restart.wanted:
-			stops = n.vacate(run, door)
+		case binary := <-n.restart.wanted:
+			stops = n.vacate(run, door, binary)
 		}
 	}
 	n.enter(ready.Stop)

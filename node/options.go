@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"tidal/node/api"
 	"tidal/node/config"
 )
 
@@ -16,19 +18,20 @@ import (
 type Options struct {
 	Config  config.Config
 	Version string // of the release, as peers and users see it
-	Log     *slog.Logger
-	Listen  func(ctx context.Context, network, address string) (net.Listener, error)
-	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	// Levels are the feature levels that this node speaks; zero: those of the release.
+	Levels api.Levels
+	Log    *slog.Logger
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	// Disk holds the node's files, but for the lock of the directory; nil: the real
 	// one.
 	Disk vfs.FS
 	// Lock is the locked data directory of the incarnation before, if this process
 	// became the node by a restart in place; else nil.
 	Lock *os.File
-	// Check finds out whether what would run after a restart in place can: its
-	// error is shown to who orders one. Nil: this node cannot be restarted in
-	// place.
-	Check func(ctx context.Context) error
+	// Program is what runs after a restart in place. Nil: this node cannot be
+	// restarted in place.
+	Program Program
 	// Notice is told what a supervisor wants to know; nil: nobody is.
 	Notice func(Notice)
 	// Reload makes the node look at the files of its certificates now, and not only
@@ -36,6 +39,23 @@ type Options struct {
 	Reload <-chan os.Signal
 	Faults Faults
 	Limits Limits
+}
+
+// Program is the binary that this node is, and others that could take its place. They
+// are named by the SHA-256 of their files. Errors are *api.Error where whoever asked
+// can do something about it.
+type Program interface {
+	// Check finds out whether a binary that is here can run this node, and says what
+	// it is; "" is the one at the node's path. Its error is shown to who orders a
+	// restart.
+	Check(ctx context.Context, sha256 string) (api.Program, error)
+	// Install puts a binary that is here in the place of the one at the node's path,
+	// which is kept. A restart runs it then, and so does who starts the process anew.
+	Install(sha256 string) error
+	// Stage takes a binary in, and checks it.
+	Stage(ctx context.Context, sha256 string, content io.Reader) (api.Program, error)
+	// List says which binaries are here.
+	List(ctx context.Context) (api.Programs, error)
 }
 
 // Limits bound what a node does for replicas that are behind, and how long it may

@@ -41,7 +41,7 @@ func (e *RestartError) Close() error { return errors.Join(e.Port.Close(), e.Lock
 
 // restart is a restart in place that was ordered.
 type restart struct {
-	wanted chan struct{} // capacity 1
+	wanted chan string   // the binary to run, "" for the one at its path; capacity 1
 	port   *os.File      // once the node takes no more connections
 	shut   time.Time     // since when
 	late   chan struct{} // closed when closing has taken too long
@@ -50,7 +50,7 @@ type restart struct {
 // orderRestart begins a restart in place, unless what would run fails its check.
 // It returns before anything else happens.
 func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
-	if n.o.Check == nil {
+	if n.o.Program == nil {
 		return &api.Error{
 			Code: api.CodeCheckFailed, Message: "this node cannot be restarted in place: nothing was given to run instead of it",
 			Hint: "stop and start its process",
@@ -62,34 +62,46 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 	if err := n.cluster.MayOrder(o); err != nil {
 		return err
 	}
-	if err := n.o.Check(ctx); err != nil {
-		return &api.Error{
-			Code: api.CodeCheckFailed, Message: "what would run after the restart fails its check: " + err.Error(),
-			Hint: "the node goes on as it is; mend that and try again",
-		}
+	if _, err := n.o.Program.Check(ctx, o.Binary); err != nil {
+		return checkFailed("what would run after the restart fails its check: ", err)
 	}
 	if o.Roll != 0 { // the check took its time
 		if err := n.cluster.HoldsRoll(ctx, o.Roll, o.Epoch); err != nil {
 			return err
 		}
 	}
-	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By, "roll", o.Roll, "epoch", o.Epoch)
+	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By, "roll", o.Roll, "epoch", o.Epoch, "binary", o.Binary)
 	select {
-	case n.restart.wanted <- struct{}{}:
+	case n.restart.wanted <- o.Binary:
 	default: // it was ordered before
 	}
 	return nil
 }
 
+// checkFailed is what is said of a binary that cannot run this node.
+func checkFailed(text string, err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e
+	}
+	return &api.Error{Code: api.CodeCheckFailed, Message: text + err.Error(), Hint: "the node goes on as it is; mend that and try again"}
+}
+
 // vacate prepares a restart in place: the node hands everything over and takes no
 // more connections. It reports false, and the node goes on, if a group would
-// lose its quorum by the restart.
-func (n *node) vacate(run context.Context, door *door) bool {
+// lose its quorum by the restart, or if the binary cannot be put in its place.
+func (n *node) vacate(run context.Context, door *door, binary string) bool {
 	n.notice(NoticeRestarting)
 	n.enter(ready.Drain)
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
 	if err := n.handOver(ctx); err != nil && run.Err() == nil {
+		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
+		n.stay()
+		return false
+	}
+	// From here on the process ends, one way or the other: whatever starts it next
+	// must start the same.
+	if err := n.install(binary); err != nil {
 		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
 		n.stay()
 		return false
@@ -107,6 +119,13 @@ func (n *node) vacate(run context.Context, door *door) bool {
 	n.await(run, closeMost-storageLeft, n.server.Quiet)
 	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
 	return true
+}
+
+func (n *node) install(binary string) error {
+	if binary == "" {
+		return nil
+	}
+	return n.o.Program.Install(binary)
 }
 
 // stay goes on serving after a drain that led nowhere.

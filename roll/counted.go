@@ -156,14 +156,6 @@ func (p *Plan) notUndone(why error) string {
 	return "its claim could not be given up, and runs out by itself: " + why.Error()
 }
 
-// refusal says how far a node is that does not hand over yet.
-func refusal(err error) string {
-	if notYet(err) {
-		return err.Error()
-	}
-	return "it does not answer: " + err.Error()
-}
-
 // notYet reports whether a generic cluster's node is not drained yet.
 func notYet(err error) bool {
 	_, ok := errors.AsType[*NotYetError](err)

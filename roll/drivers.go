@@ -15,10 +15,12 @@ const (
 	DriverManual  = "manual"  // somebody does
 )
 
-// The presets' commands. Nothing of a node's name is read by a shell at the other
+// The presets' commands; that to ask systemd for how long it waits for a process to end
+// before it kills it goes with the first. Nothing of a node's name is read by a shell at the other
 // end, and -- keeps ssh from taking a host for an option.
 const (
-	presetSSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -- {host} sudo systemctl restart tidal"
+	presetSSH     = "ssh -o BatchMode=yes -o ConnectTimeout=10 -- {host} sudo systemctl restart tidal"
+	presetSSHStop = "ssh -o BatchMode=yes -o ConnectTimeout=10 -- {host} systemctl show --property=TimeoutStopUSec --value tidal"
 	// A machine is reached as ID.vm.APP.internal.
 	presetFly = `curl -fsS --max-time 60 -X POST -H "Authorization: Bearer $FLY_API_TOKEN"` +
 		` "${FLY_API_HOSTNAME:-https://api.machines.dev}"/v1/apps/"$FLY_APP_NAME"/machines/{label}/restart`

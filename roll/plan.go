@@ -29,8 +29,12 @@ type Options struct {
 	Command          string        `json:"command,omitempty"`     // of the driver exec
 	HookBefore       string        `json:"hook_before,omitempty"` // shell commands of whoever runs the roll
 	HookAfter        string        `json:"hook_after,omitempty"`
+	Binary           string        `json:"binary,omitempty"`  // SHA-256 of what every node must run afterwards; "": what stands at its path
 	Version          string        `json:"version,omitempty"` // that every node must run afterwards; "": whatever it runs
 }
+
+// Limit is how long a command of whoever rolls may take: a driver's, or a hook.
+func (o *Options) Limit() time.Duration { return max(o.Stall, time.Minute) }
 
 // Plan is what a roll is going to do, and the world that it was made for.
 type Plan struct {
@@ -64,7 +68,8 @@ type Planned struct {
 	Version     string `json:"version"`
 	Zone        string `json:"zone,omitempty"`
 	Owned       int    `json:"tables_owned"`
-	Skip        string `json:"skip,omitempty"` // why it is left alone; "": it is rolled
+	Binary      string `json:"binary,omitempty"` // SHA-256 of what it runs, if the roll is to another
+	Skip        string `json:"skip,omitempty"`   // why it is left alone; "": it is rolled
 }
 
 // NewPlan makes the plan of a roll. The error is about the options.
@@ -81,7 +86,7 @@ func NewPlan(v *View, o Options) (*Plan, error) {
 	var rolled, left []Planned
 	for _, n := range Order(v, v.IDs()) {
 		at, _ := v.Node(n)
-		x := Planned{Node: n, Disk: at.Disk, Incarnation: at.Incarnation, Version: at.Version, Zone: at.Zone, Owned: at.Owned}
+		x := Planned{Node: n, Disk: at.Disk, Incarnation: at.Incarnation, Version: at.Version, Zone: at.Zone, Owned: at.Owned, Binary: at.Binary}
 		if x.Skip = o.skips(at); x.Skip == "" {
 			rolled = append(rolled, x)
 		} else {
@@ -111,7 +116,9 @@ func (o *Options) skips(n *Node) string {
 		return "it is not among those of --only"
 	case slices.Contains(o.Skip, n.ID):
 		return "it is among those of --skip"
-	case o.Version != "" && n.Version == o.Version && n.Ready():
+	case o.Binary != "" && n.Binary == o.Binary && n.Ready():
+		return fmt.Sprintf("it runs %s already, of the binary %.12s", n.Version, o.Binary)
+	case o.Binary == "" && o.Version != "" && n.Version == o.Version && n.Ready():
 		return "it runs " + o.Version + " already"
 	}
 	return ""
@@ -123,6 +130,17 @@ func (p *Plan) Rolled() []string {
 	for _, n := range p.Nodes {
 		if n.Skip == "" {
 			out = append(out, n.Node)
+		}
+	}
+	return out
+}
+
+// Pick returns the nodes of a view that the plan rolls.
+func (p *Plan) Pick(v *View) []Node {
+	var out []Node
+	for _, id := range p.Rolled() {
+		if n, ok := v.Node(id); ok {
+			out = append(out, *n)
 		}
 	}
 	return out

@@ -88,6 +88,7 @@ const (
 	sayEvery  = 5 * time.Second // how often a wait says how far it is
 	ownersSit = 2 * time.Second // owners that did not move for so long stay where they are for now
 	tries     = 3               // how often a node is begun again whose claim ran out
+	flaps     = 3               // how often a node that settles may stop being ready
 )
 
 // Runner carries a roll out.
@@ -102,6 +103,8 @@ type Runner struct {
 	Say     func(Event)   // is told what happens, by one goroutine at a time
 	// Before and After are called before a node is claimed and after it is done.
 	Before, After func(ctx context.Context, node string) error
+	// Running says which binary a node runs, for a plan that wants one.
+	Running func(ctx context.Context, node string) (sha256 string, err error)
 	// Stop asks for a pause at the next place where that is safe.
 	Stop <-chan struct{}
 	// Canary counts for a cluster that does not; nil: there is none.

@@ -150,6 +150,14 @@ func (s *stage) ChangeRoll(_ context.Context, a api.RollAction, _ uint64, c api.
 	return s.roll, nil
 }
 
+// last is what the journal noted last.
+func (s *stage) last() string {
+	if len(s.journal) == 0 {
+		return ""
+	}
+	return s.journal[len(s.journal)-1]
+}
+
 func (s *stage) say(e roll.Event) { s.events = append(s.events, e) }
 
 // run rolls the stage; stop may be nil.
@@ -269,6 +277,36 @@ func TestTrouble(t *testing.T) {
 			}
 			return nil
 		}, why: "check members blocks node c: incomplete: 2 of 3"},
+		{name: "it is ready by fits and starts", views: func(s *stage) error {
+			if s.starts["b"] == 2 {
+				s.nodeLocked("b").Wrong = nil
+				if s.last() == "b owners-back" && time.Now().Second()%2 == 0 {
+					s.nodeLocked("b").Wrong = []string{"its disk stalls"}
+				}
+			}
+			return nil
+		}, why: "node b does not stay ready: it was 4 times, and then was not; the last time: its disk stalls"},
+		{name: "it goes to and fro", views: func(s *stage) error {
+			if s.starts["b"] == 2 {
+				s.nodeLocked("b").Wrong = []string{fmt.Sprintf("table t lacks %d entries", time.Now().Second()%2)}
+			}
+			return nil
+		}, why: "waited for node b to be level and ready, and nothing moved for 30s: table t lacks"},
+		{name: "the view comes and goes", views: func(s *stage) error {
+			if s.starts["b"] == 2 {
+				s.nodeLocked("b").Wrong = []string{"table t: behind"}
+				if time.Now().Second()%2 == 0 {
+					return &api.Error{Code: api.CodeNotReady, Message: "no quorum"}
+				}
+			}
+			return nil
+		}, why: "waited for node b to be level and ready, and nothing moved for 30s"},
+		{name: "it is silent in ever other words", views: func(s *stage) error {
+			if s.starts["b"] == 2 {
+				s.nodeLocked("b").Silent = "read tcp 127.0.0.1: reset at " + time.Now().String()
+			}
+			return nil
+		}, why: "nothing moved for 30s: read tcp 127.0.0.1"},
 		{name: "a request is refused", restarts: func(s *stage, _ string) error {
 			s.counts["c"] = api.RequestCounts{Answered: 1, Refused: map[api.Code]uint64{api.CodeNoOwner: 1}}
 			return nil

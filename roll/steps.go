@@ -1,7 +1,6 @@
 package roll
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,13 +19,14 @@ type wait struct {
 }
 
 // await looks at the cluster until f is done with it. f says how far things are;
-// when that has not changed for the plan's stall, the wait fails. Slow is not stuck.
+// when it has said nothing new for the plan's stall, the wait fails. Slow is not stuck,
+// and to and fro is not slow.
 func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, how string, err error)) error {
 	stall, look := r.Plan.Options.Stall, r.Look
 	if look == 0 {
 		look = 150 * time.Millisecond
 	}
-	how, moved, said := "", time.Now(), time.Now()
+	p, said := progress{moved: time.Now(), seen: map[string]bool{}}, time.Now()
 	for {
 		if w.safe {
 			if err := r.asked(ctx); err != nil {
@@ -34,20 +34,16 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 			}
 		}
 		began := time.Now()
-		done, seen, now, err := r.lookAt(ctx, f)
+		done, err := r.lookAt(ctx, &p, f)
 		if done || err != nil {
 			return err
 		}
-		if seen && now != how {
-			moved = time.Now()
-		}
-		how = cmp.Or(now, how)
 		if time.Since(said) > sayEvery {
 			said = time.Now()
-			r.say(Event{Event: "wait", Node: w.node, Note: w.what + ": " + how})
+			r.say(Event{Event: "wait", Node: w.node, Note: w.what + ": " + p.how})
 		}
-		if time.Since(moved) > stall {
-			return &TroubleError{Node: w.node, Why: fmt.Sprintf("waited for %s, and nothing moved for %s: %s", w.what, stall, how)}
+		if time.Since(p.moved) > stall {
+			return &TroubleError{Node: w.node, Why: fmt.Sprintf("waited for %s, and nothing moved for %s: %s", w.what, stall, p.how)}
 		}
 		if !sleep(ctx, max(look, time.Since(began))) { // at most half of the time goes into looking
 			return context.Cause(ctx)
@@ -55,23 +51,51 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 	}
 }
 
-// lookAt shows f the cluster once. seen is whether there was something to see: not
-// to see it is no progress.
-func (r *Runner) lookAt(ctx context.Context, f func(v *View) (done bool, how string, err error)) (done, seen bool, how string, err error) { //nolint:revive // all four are wanted together
+// progress is how far a wait is.
+type progress struct {
+	how   string          // for people
+	moved time.Time       // when something was last seen that was not seen before
+	seen  map[string]bool // in this wait
+}
+
+func (p *progress) note(how string) {
+	if how == "" {
+		return
+	}
+	if p.how = how; !p.seen[how] {
+		p.seen[how], p.moved = true, time.Now()
+	}
+}
+
+// blindError is why nothing can be seen. That is no progress, however its words
+// change from one look to the next.
+type blindError struct{ why string }
+
+// Error says why.
+func (e *blindError) Error() string { return e.why }
+
+// lookAt shows f the cluster once.
+func (r *Runner) lookAt(ctx context.Context, p *progress, f func(v *View) (done bool, how string, err error)) (bool, error) {
 	call, cancel := context.WithTimeout(ctx, r.Plan.Options.Stall)
 	defer cancel()
-	v, blind := r.Cluster.View(call)
+	v, err := r.Cluster.View(call)
 	switch {
 	case ctx.Err() != nil:
-		return false, false, "", context.Cause(ctx)
-	case blind != nil:
-		return false, false, "incomplete view: " + blind.Error(), nil
+		return false, context.Cause(ctx)
+	case err != nil:
+		p.how = "incomplete view: " + err.Error()
+		return false, nil
 	}
-	done, how, err = f(v)
+	done, how, err := f(v)
+	if blind, ok := errors.AsType[*blindError](err); ok {
+		p.how = blind.why
+		return false, nil
+	}
+	p.note(how)
 	if err == nil && !done && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return done, true, how, err
+	return done, err
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -182,7 +206,7 @@ func (r *Runner) restart(ctx context.Context, at Node, d nodeData) error {
 			return ErrTaken
 		case code == api.CodeClaimed:
 			return errBegin
-		case code == api.CodeCheckFailed: // it goes on as it is, for certain
+		case code == api.CodeCheckFailed, code == api.CodeNotFound: // it goes on as it is, for certain
 			if lost := r.note(ctx, at.ID, StateCheck, d, "it was not restarted"); lost != nil {
 				return lost
 			}
@@ -257,7 +281,7 @@ func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
 	err = r.await(ctx, wait{what: fmt.Sprintf("all nodes to know that node %s owns nothing", id), node: id, safe: true}, func(*View) (bool, string, error) {
 		routes, blind := r.Cluster.Routes(ctx, id)
 		if blind != nil {
-			return false, blind.Error(), nil //nolint:nilerr // that is how far it is
+			return false, "", &blindError{blind.Error()}
 		}
 		return len(routes) == 0, "still sent there by " + strings.Join(routes, ", "), nil
 	})
@@ -273,8 +297,10 @@ func (r *Runner) handsOver(ctx context.Context, id string, v *View) (done bool, 
 	switch {
 	case api.CodeOf(err) == api.CodeStaleEpoch:
 		return false, "", ErrTaken
+	case notYet(err):
+		return false, err.Error(), nil
 	case err != nil:
-		return false, refusal(err), nil
+		return false, "", &blindError{"it does not answer: " + err.Error()}
 	}
 	alone := 0 // nobody else can own these
 	for i := range v.Tables {
@@ -300,20 +326,23 @@ func metaVoters(v *View) int {
 // a roll is resumed on the node, one that runs as before and does not drain was never
 // told, or has refused: errBegin.
 func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData, resumed bool) error {
-	version := ""
 	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to come back", id), node: id}, func(v *View) (bool, string, error) {
 		n, ok := v.Node(id)
 		switch {
 		case !ok:
 			return false, "", &TroubleError{Node: id, Why: fmt.Sprintf("node %s is no member any more", id)}
+		case n.Incarnation == "" && n.Silent != "":
+			return false, "", &blindError{n.Silent}
 		case n.Incarnation == "":
 			return false, n.why(), nil
 		case n.Incarnation == d.Before && resumed && n.Live() && !n.Draining:
 			return false, "", errBegin
+		case n.Incarnation == d.Before && n.Silent != "":
+			return false, "", &blindError{fmt.Sprintf("its peers know it as %s still, and it does not answer: %s", d.Before, n.Silent)}
 		case n.Incarnation == d.Before:
 			return false, r.Plan.asBefore(d.Before, n.why()), nil
 		}
-		d.After, version = n.Incarnation, n.Version
+		d.After = n.Incarnation
 		return true, "", nil
 	})
 	if t, ok := errors.AsType[*TroubleError](err); ok {
@@ -327,14 +356,23 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData, resumed b
 	if err != nil {
 		return err
 	}
-	if err := r.note(ctx, id, StateStarted, *d, "it is "+d.After); err != nil {
-		return err
-	}
-	return r.wanted(id, version)
+	return r.note(ctx, id, StateStarted, *d, "it is "+d.After)
 }
 
-// wanted fails if a node that came back has another version than the plan wants.
-func (r *Runner) wanted(id, version string) error {
+// wanted fails if a node that came back runs something else than the plan wants.
+func (r *Runner) wanted(ctx context.Context, id, version string) error {
+	if want := r.Plan.Options.Binary; want != "" && r.Running != nil {
+		sum, err := r.Running(ctx, id)
+		if err != nil {
+			return &blindError{"it does not say what it runs: " + err.Error()}
+		}
+		if sum != want {
+			return &TroubleError{
+				Node: id, Why: fmt.Sprintf("node %s came back with the binary %.12s (%s), and %.12s is wanted", id, sum, version, want),
+				Hint: "its log says why; restart it onto that binary, then `tidal roll resume`, or `tidal roll abort` and roll again",
+			}
+		}
+	}
 	if want := r.Plan.Options.Version; want != "" && version != want {
 		return &TroubleError{
 			Node: id, Why: fmt.Sprintf("node %s came back with version %s, and %s is wanted", id, version, want),
@@ -359,6 +397,15 @@ func same(v *View, id string, d nodeData) (*Node, error) {
 	return n, nil
 }
 
+// seen is same that is blind to a node which does not answer.
+func seen(v *View, id string, d nodeData) (*Node, error) {
+	n, err := same(v, id, d)
+	if err == nil && n.Silent != "" {
+		err = &blindError{n.Silent}
+	}
+	return n, err
+}
+
 // confirm waits until a node that came back is level, owns what it should, and
 // stays so.
 func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
@@ -380,13 +427,13 @@ func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
 		{StateLevel, "to be level and ready", levelAndReady},
 	} {
 		err := r.await(ctx, wait{what: fmt.Sprintf("node %s %s", id, s.what), node: id}, func(v *View) (bool, string, error) {
-			n, err := same(v, id, d)
+			n, err := seen(v, id, d)
 			if err != nil {
 				return false, "", err
 			}
 			done, how := s.is(v, n)
 			if done { // also when the roll is resumed on it
-				err = r.wanted(id, n.Version)
+				err = r.wanted(ctx, id, n.Version)
 			}
 			return done, how, err
 		})
@@ -443,21 +490,21 @@ func levelAndReady(v *View, n *Node) (done bool, how string) {
 // ownersBack waits until a node owns the tables whose place it is. Owners that do
 // not move stay where they are: that is no trouble.
 func (r *Runner) ownersBack(ctx context.Context, id string, d nodeData) error {
-	away, since := -1, time.Now()
+	away, least, since := 0, -1, time.Now()
 	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to own what it should", id), node: id}, func(v *View) (bool, string, error) {
 		if _, err := same(v, id, d); err != nil {
 			return false, "", err
 		}
-		now := 0
+		away = 0
 		for i := range v.Tables {
 			if t := &v.Tables[i]; t.Place == id && t.Owner != id {
-				now++
+				away++
 			}
 		}
-		if now != away {
-			away, since = now, time.Now()
+		if least < 0 || away < least {
+			least, since = away, time.Now()
 		}
-		return now == 0 || time.Since(since) > ownersSit, fmt.Sprintf("%d tables have their place there and another owner", now), nil
+		return away == 0 || time.Since(since) > ownersSit, fmt.Sprintf("%d tables have their place there and another owner", away), nil
 	})
 	if err != nil {
 		return err
@@ -469,23 +516,37 @@ func (r *Runner) ownersBack(ctx context.Context, id string, d nodeData) error {
 	return r.note(ctx, id, StateOwnersBack, d, text)
 }
 
-// settle watches a node for a while: it must stay as it is.
+// settle watches a node for a while: it must stay as it is. One that is not ready for
+// a moment is watched anew, but not for ever.
 func (r *Runner) settle(ctx context.Context, id string, d nodeData) error {
-	began := time.Now()
+	began, ready, lost := time.Now(), true, 0
 	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to stay ready", id), node: id}, func(v *View) (bool, string, error) {
 		n, err := same(v, id, d)
 		if err != nil {
 			return false, "", err
 		}
-		if !n.Ready() {
-			began = time.Now()
-			return false, n.why(), nil
-		}
 		if c := checkRefused(r.question([]string{id})); c.Level == Block {
 			return false, "", &TroubleError{Node: id, Why: c.Detail, Hint: c.Hint}
 		}
+		if !n.Ready() {
+			if ready {
+				lost++
+			}
+			if began, ready = time.Now(), false; lost > flaps {
+				return false, "", &TroubleError{
+					Node: id, Why: fmt.Sprintf("node %s does not stay ready: it was %d times, and then was not; the last time: %s", id, lost, n.why()),
+					Hint: "its log says why; when it stays ready: `tidal roll resume`",
+				}
+			}
+			return false, "", &blindError{n.why()}
+		}
+		ready = true
 		left := r.Plan.Options.Settle - time.Since(began)
-		return left <= 0, fmt.Sprintf("%s to go", left.Round(time.Second)), nil
+		how := left.Round(time.Second).String() + " to go"
+		if lost > 0 {
+			how += fmt.Sprintf("; it was not ready %d times meanwhile", lost)
+		}
+		return left <= 0, how, nil
 	})
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ const (
 // Tidal is a cluster of tidal nodes, which are restarted in place.
 type Tidal struct {
 	Client *client.Client
+	Binary string // SHA-256 of what nodes restart to; "": what stands at their paths
 
 	mu struct {
 		sync.Mutex
@@ -224,7 +225,9 @@ func (c *Tidal) Undrain(ctx context.Context, node string, h Hold) error {
 // Restart implements Driver: the node becomes what its binary and configuration
 // are now, without closing its port.
 func (c *Tidal) Restart(ctx context.Context, n Node, h Hold) error {
-	_, err := c.Client.RestartNode(ctx, n.ID, order(h))
+	o := order(h)
+	o.Binary = c.Binary
+	_, err := c.Client.RestartNode(ctx, n.ID, o)
 	if errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrTLS) {
 		return &api.Error{Code: api.CodeNotReady, Message: err.Error()}
 	}

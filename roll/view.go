@@ -26,6 +26,7 @@ type Node struct {
 	Version     string
 	Disk        string
 	Incarnation string // as its peers know it; "": it has no lease
+	Binary      string // SHA-256 of what it runs; "": nobody asked
 	Draining    bool
 	MetaVoter   bool
 

@@ -14,9 +14,11 @@ import (
 func (a *app) clusterCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "cluster",
-		Usage: "form a cluster without some of its members",
+		Usage: "form a cluster without some of its members; say and raise its feature level",
 		Subcommands: []*cli.Command{
 			a.clusterInitCommand(),
+			a.clusterLevelCommand(),
+			a.clusterFinalizeCommand(),
 		},
 	}
 }

@@ -37,6 +37,8 @@ type clusterContext struct {
 	Cert      string   `toml:"cert"`
 	Key       string   `toml:"key"`
 
+	Roll rollDefaults `toml:"roll"`
+
 	generic.Settings // of a cluster that is not tidal
 }
 

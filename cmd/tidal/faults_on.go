@@ -3,13 +3,31 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidal/node"
+	"tidal/node/api"
 )
+
+// raised is set by the linker: -ldflags "-X main.raised=1-2" makes a binary that speaks
+// other feature levels than its release. What stands before a colon is a mark, for who
+// makes other releases of a binary by changing its bytes.
+var raised string //nolint:gochecknoglobals // as stamped
+
+// levels returns the feature levels that this binary says it speaks.
+func (a *app) levels() (api.Levels, error) {
+	if raised == "" {
+		return node.Levels(), nil
+	}
+	low, high, _ := strings.Cut(raised[strings.LastIndex(raised, ":")+1:], "-")
+	least, err1 := strconv.ParseUint(low, 10, 64)
+	most, err2 := strconv.ParseUint(high, 10, 64)
+	return api.Levels{Min: least, Max: most}, errors.Join(err1, err2)
+}
 
 // faults reads TIDAL_FAULTS, as in "listen-delay=1.5s,no-patience". The bound of
 // the logs is among them, though it breaks nothing.

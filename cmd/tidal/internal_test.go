@@ -233,6 +233,10 @@ func TestEditContexts(t *testing.T) {
 			"version = 1\ncurrent = '''\n[clusters.dev]\n'''\n\n" + devText,
 		},
 		{"the same again", prod + "\n" + devText, prod + "\n" + devText},
+		{
+			"with defaults of its rolls", prod + "[clusters.dev]\nca = 'x'\n\n[clusters.dev.roll]\nsettle = '30s'\n",
+			prod + devText + "\n[clusters.dev.roll]\nsettle = '30s'\n",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +46,16 @@ func (a *app) rollCommand() *cli.Command {
 				Flags: append(id(), &cli.BoolFlag{Name: "force", Usage: "also if its operator is alive: its word counts no more then"}),
 			},
 			{Name: "abort", Usage: "end a roll: nodes that were not restarted yet take their tables back", Flags: id(), Action: a.rollAbort},
+			{
+				Name: "rollback", Usage: "roll the nodes back to the binary that they ran before the last --binary", Action: a.rollBack,
+				Flags: append(rollFlags(), &cli.BoolFlag{Name: "yes", Usage: "do not ask"}),
+				Description: "It is a roll like any other: to what each node has kept beside its binary. After `tidal cluster finalize` an\n" +
+					"older release cannot read the cluster's data any more: it is refused before anything is stopped.",
+			},
+			{
+				Name: "stage", Usage: "send a binary to every node and have it checked there; restart nothing", Action: a.rollStage,
+				Flags: append(id(), binaryFlag()),
+			},
 			{Name: "history", Usage: "list the last rolls", Flags: id(), Action: a.rollHistory},
 			{Name: "show", Usage: "show a roll's plan, journal and report", UsageText: "tidal roll show [ID]", Flags: id(), Action: a.rollShow},
 			{
@@ -55,54 +64,6 @@ func (a *app) rollCommand() *cli.Command {
 			},
 		},
 	}
-}
-
-// rollFlags say how to roll.
-func rollFlags() []cli.Flag {
-	return append(connectFlags(), outputFlag(),
-		&cli.StringSliceFlag{Name: "only", Usage: "roll this `NODE` (may be repeated)", DefaultText: "every node"},
-		&cli.StringSliceFlag{Name: "skip", Usage: "leave this `NODE` alone (may be repeated)"},
-		&cli.IntFlag{Name: "max-unavailable", Usage: "how many nodes may be down at once, if every quorum survives that", Value: 1},
-		&cli.BoolFlag{Name: "by-zone", Usage: "with --max-unavailable, nodes that are down together are of one zone"},
-		&cli.IntFlag{Name: "pause-after", Usage: "pause after so many nodes", DefaultText: "never"},
-		&cli.StringFlag{Name: "settle", Usage: "how long a node must stay ready before the next, a `DURATION`", Value: "10s"},
-		&cli.StringFlag{Name: "stall", Usage: "how long nothing may move before the roll pauses, a `DURATION`", Value: "60s"},
-		&cli.Uint64Flag{Name: "max-refusals", Usage: "pause when more requests than this were refused"},
-		&cli.BoolFlag{Name: "allow-unavailable", Usage: "also roll nodes that tables with a single replica depend on"},
-		&cli.StringFlag{Name: "upgrade-to", Usage: "`VERSION` that every node must run afterwards; those that do are left alone"},
-		&cli.StringFlag{Name: "driver", Usage: "who restarts a node: inplace (it does), exec (a command) or manual (you)", Value: roll.DriverInPlace},
-		&cli.StringFlag{Name: "command", Usage: "`COMMAND` for the shell that restarts a node, with {node}, {host} and {address}; or the preset systemd-ssh", DefaultText: "none"},
-		&cli.StringFlag{Name: "hook-before", Usage: "`COMMAND` for the shell before each node, with TIDAL_NODE and TIDAL_ROLL set; it pauses if that fails"},
-		&cli.StringFlag{Name: "hook-after", Usage: "`COMMAND` for the shell after each node"},
-	)
-}
-
-// rollOptions reads the flags that rollFlags makes.
-func rollOptions(c *cli.Context) (roll.Options, error) {
-	o := roll.Options{
-		Only: c.StringSlice("only"), Skip: c.StringSlice("skip"), MaxUnavailable: c.Int("max-unavailable"), ByZone: c.Bool("by-zone"),
-		PauseAfter: c.Int("pause-after"), MaxRefusals: c.Uint64("max-refusals"), AllowUnavailable: c.Bool("allow-unavailable"),
-		Driver: c.String("driver"), Command: roll.Preset(c.String("command")), Version: c.String("upgrade-to"), HookBefore: c.String("hook-before"), HookAfter: c.String("hook-after"),
-	}
-	for flag, to := range map[string]*time.Duration{"settle": &o.Settle, "stall": &o.Stall} {
-		d, err := time.ParseDuration(c.String(flag))
-		if err != nil || d < 0 || flag == "stall" && d < time.Second {
-			return o, withHint(usagef("%s: --%s is %q", c.Command.HelpName, flag, c.String(flag)), "it is a duration, as 30s or 10m; a stall is at least 1s")
-		}
-		*to = d
-	}
-	switch o.Driver {
-	case roll.DriverInPlace, roll.DriverExec, roll.DriverManual:
-	default:
-		return o, withHint(usagef("%s: unknown driver %q", c.Command.HelpName, o.Driver), "it is inplace, exec or manual")
-	}
-	if (o.Driver == roll.DriverExec) != (o.Command != "") {
-		return o, withHint(usagef("%s: --driver exec and --command go together", c.Command.HelpName), "as in --driver exec --command systemd-ssh")
-	}
-	if o.MaxUnavailable < 1 || o.PauseAfter < 0 {
-		return o, usagef("%s: --max-unavailable is %d and --pause-after %d: want at least 1 and 0", c.Command.HelpName, o.MaxUnavailable, o.PauseAfter)
-	}
-	return o, nil
 }
 
 // rolling is a command about rolls at work.
@@ -140,20 +101,35 @@ func (a *app) rollOn(c *cli.Context, changes bool, args ...string) (*rolling, er
 	return &rolling{app: a, format: format, cl: cl, tidal: &roll.Tidal{Client: cl}}, nil
 }
 
-func (a *app) rollPlan(c *cli.Context) error {
-	o, err := rollOptions(c)
+// rollWith begins a command that makes a plan: by these options, and with this binary
+// to send, nil for none.
+func (a *app) rollWith(c *cli.Context, changes bool) (*rolling, roll.Options, *roll.Binary, error) { //nolint:revive // as rollOn; all are wanted together
+	o, err := a.rollOptions(c)
 	if err != nil {
-		return err
+		return nil, o, nil, err
 	}
-	w, err := a.rollOn(c, false)
+	w, err := a.rollOn(c, changes)
+	if err != nil {
+		return nil, o, nil, err
+	}
+	var b *roll.Binary
+	if o, err = w.options(c, o); err == nil {
+		b, err = readBinary(c, &o)
+	}
+	if err != nil {
+		w.cl.Close()
+		return nil, o, nil, err
+	}
+	return w, o, b, nil
+}
+
+func (a *app) rollPlan(c *cli.Context) error {
+	w, o, b, err := a.rollWith(c, false)
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	if o, err = w.options(c, o); err != nil {
-		return err
-	}
-	p, err := w.plan(c.Context, o)
+	p, err := w.plan(c.Context, o, b)
 	if err != nil {
 		return err
 	}
@@ -177,22 +153,37 @@ func (a *app) rollPlan(c *cli.Context) error {
 	return blocked(p)
 }
 
-// plan looks at the cluster and makes a plan.
-func (w *rolling) plan(ctx context.Context, o roll.Options) (*roll.Plan, error) {
+// plan looks at the cluster and makes a plan; b is the binary that is to be sent.
+func (w *rolling) plan(ctx context.Context, o roll.Options, b *roll.Binary) (*roll.Plan, error) {
 	v, err := w.tidal.View(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look at the cluster: %w", err)
 	}
-	return w.planOn(v, o)
+	return w.planOn(ctx, v, o, b)
 }
 
-// planOn makes a plan for a cluster as it is now.
-func (w *rolling) planOn(v *roll.View, o roll.Options) (*roll.Plan, error) {
+// planOn makes a plan for a view.
+func (w *rolling) planOn(ctx context.Context, v *roll.View, o roll.Options, b *roll.Binary) (*roll.Plan, error) {
+	var check func(p *roll.Plan) roll.Check
+	switch own := w.own(); {
+	case own != nil && o.Driver == roll.DriverInPlace && (o.Binary != "" || o.Version != ""):
+		all, problems := own.Ask(ctx, v)
+		check = func(p *roll.Plan) roll.Check { return roll.CheckBinary(p, b, all, problems) }
+	case own != nil && o.Driver == roll.DriverExec:
+		d := &roll.Exec{Command: o.Command, Cluster: own, Limit: o.Limit()}
+		check = func(p *roll.Plan) roll.Check { return d.CheckKillTime(ctx, p.Pick(v)) }
+	}
 	p, err := roll.NewPlan(v, o)
-	if g, ok := w.tidal.(*generic.Cluster); ok && err == nil {
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	if check != nil {
+		p.Checks = append(p.Checks, check(p))
+	}
+	if g, ok := w.tidal.(*generic.Cluster); ok {
 		g.Config.Describe(p)
 	}
-	return p, withCode(exitUsage, err)
+	return p, nil
 }
 
 // blocked is an error if a check blocks the plan.
@@ -206,25 +197,27 @@ func blocked(p *roll.Plan) error {
 }
 
 func (a *app) rollStart(c *cli.Context) error {
-	o, err := rollOptions(c)
-	if err != nil {
+	if err := aloneWithPlan(c); err != nil {
 		return err
 	}
-	w, err := a.rollOn(c, true)
+	w, o, b, err := a.rollWith(c, true)
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	if o, err = w.options(c, o); err != nil {
-		return err
-	}
+	return w.start(c, b, func() (*roll.Plan, error) { return w.chosen(c, o, b) })
+}
+
+// start makes a plan, shows it, asks, sends the binary that it needs, and carries it
+// out.
+func (w *rolling) start(c *cli.Context, b *roll.Binary, plan func() (*roll.Plan, error)) error {
 	// Who holds the lock is said before what blocks: it may be the cause of that.
 	if last, lastErr := w.cl.Roll(c.Context, 0); lastErr == nil && last.Status.Open() {
 		return w.notBegun(lockError(&api.Error{
 			Code: api.CodeRollLocked, Message: fmt.Sprintf("roll %d of %s is %s, and only one roll goes on at a time%s", last.ID, last.By, last.Status, w.holder(&last)),
 		}))
 	}
-	p, err := w.chosen(c, o)
+	p, err := plan()
 	if err != nil {
 		return w.notBegun(err)
 	}
@@ -237,11 +230,14 @@ func (a *app) rollStart(c *cli.Context) error {
 		return w.notBegun(err)
 	}
 	if len(p.Rolled()) == 0 {
-		a.say("there is nothing to roll")
+		w.app.say("there is nothing to roll")
 		return w.notBegun(nil)
 	}
-	if err = a.confirm(c, fmt.Sprintf("%d of %d nodes of cluster %s will be restarted, at most %d at a time.",
+	if err = w.app.confirm(c, fmt.Sprintf("%d of %d nodes of cluster %s will be restarted, at most %d at a time.",
 		len(p.Rolled()), len(p.Nodes), p.Cluster, max(p.Options.MaxUnavailable, 1)), p.Cluster); err != nil {
+		return w.notBegun(err)
+	}
+	if err = w.stage(c, p, b); err != nil {
 		return w.notBegun(err)
 	}
 	data, err := json.Marshal(p)
@@ -256,10 +252,10 @@ func (a *app) rollStart(c *cli.Context) error {
 }
 
 // chosen returns the plan of --plan if the cluster is still as it says, or a new one.
-func (w *rolling) chosen(c *cli.Context, o roll.Options) (*roll.Plan, error) {
+func (w *rolling) chosen(c *cli.Context, o roll.Options, b *roll.Binary) (*roll.Plan, error) {
 	path := c.String("plan")
 	if path == "" {
-		return w.plan(c.Context, o)
+		return w.plan(c.Context, o, b)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -277,8 +273,7 @@ func (w *rolling) chosen(c *cli.Context, o roll.Options) (*roll.Plan, error) {
 		return nil, withHint(withCode(exitRefused, fmt.Errorf("the cluster is not as it was when the plan was made: %s", firstFew(changes))),
 			"make a new plan: tidal roll plan --out "+path)
 	}
-	// The checks are those of now.
-	return w.planOn(v, saved.Options)
+	return w.planOn(c.Context, v, saved.Options, nil) // the checks are those of now
 }
 
 func firstFew(list []string) string {
@@ -314,22 +309,29 @@ func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 			return printErr
 		}
 	}
+	if err == nil && p.Options.Binary != "" {
+		w.sayLevel(ctx)
+	}
 	return rollError(r.ID, err)
 }
 
 // runner returns who carries a roll out, but for its driver, and what it says and heeds.
 func (w *rolling) runner(r api.Roll, p *roll.Plan) *roll.Runner {
-	return &roll.Runner{
+	out := &roll.Runner{
 		Cluster: w.tidal, Journal: w.cl, Plan: p, Roll: r, By: r.By,
-		Before: hook(p.Options.HookBefore, r.ID), After: hook(p.Options.HookAfter, r.ID),
+		Before: hook(p.Options.HookBefore, p.Options.Limit(), r.ID), After: hook(p.Options.HookAfter, p.Options.Limit(), r.ID),
 	}
+	if own := w.own(); own != nil {
+		own.Binary, out.Running = p.Options.Binary, own.Running
+	}
+	return out
 }
 
 // driver returns who restarts the nodes.
 func (w *rolling) driver(shown *rollShown, p *roll.Plan) roll.Driver {
 	switch p.Options.Driver {
 	case roll.DriverExec:
-		return &roll.Exec{Command: p.Options.Command, Cluster: w.tidal, Limit: max(p.Options.Stall, time.Minute)}
+		return &roll.Exec{Command: p.Options.Command, Cluster: w.tidal, Limit: p.Options.Limit()}
 	case roll.DriverManual:
 		return &roll.Manual{Tell: func(text string) {
 			shown.clear()
@@ -356,18 +358,12 @@ func rollError(id uint64, err error) error {
 }
 
 // hook returns what runs a command for a node; nil for none.
-func hook(command string, id uint64) func(context.Context, string) error {
+func hook(command string, limit time.Duration, id uint64) func(context.Context, string) error {
 	if command == "" {
 		return nil
 	}
 	return func(ctx context.Context, node string) error {
-		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command) //nolint:gosec // the operator's own command
-		cmd.Env = append(os.Environ(), "TIDAL_NODE="+node, fmt.Sprintf("TIDAL_ROLL=%d", id))
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%q: %w: %.500s", command, err, out)
-		}
-		return nil
+		return roll.Shell(ctx, limit, command, "TIDAL_NODE="+node, fmt.Sprintf("TIDAL_ROLL=%d", id))
 	}
 }
 
@@ -426,6 +422,9 @@ func (a *app) rollAbort(c *cli.Context) error {
 	r, err := w.cl.Roll(c.Context, 0)
 	if err != nil {
 		return fmt.Errorf("find the roll: %w", err)
+	}
+	if !r.Status.Open() {
+		return fmt.Errorf("there is nothing to abort: roll %d is %s", r.ID, r.Status)
 	}
 	if r.Status == api.RollRunning {
 		if r, err = w.askToAbort(c.Context, r); err != nil {

@@ -18,8 +18,10 @@ import (
 	"tidal/roll"
 )
 
-// rollLook is how often `tidal roll watch` looks.
-const rollLook = 500 * time.Millisecond
+const (
+	rollLook = 500 * time.Millisecond // how often `tidal roll watch` looks
+	sayAlone = 5 * time.Second        // for how long an operator is silent before that is shown: it is heard every 2 s
+)
 
 // isTerminal reports whether what is written there is seen by somebody now.
 func isTerminal(w io.Writer) bool {
@@ -179,6 +181,9 @@ func (w *rolling) printRolls(list []api.Roll) error {
 		if r.Ask != "" {
 			status += ", asked to " + r.Ask
 		}
+		if silent, _ := r.Alone(); silent >= sayAlone {
+			status += ", operator silent for " + silent.Round(time.Second).String()
+		}
 		rows = append(rows, []string{
 			strconv.FormatUint(r.ID, 10), status, r.By, strconv.FormatUint(r.Epoch, 10),
 			r.Began.Local().Format(time.DateTime), r.Changed.Local().Format(time.DateTime), orDash(r.Why),
@@ -236,6 +241,9 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 	if err = w.printRolls([]api.Roll{r}); err != nil {
 		return err
 	}
+	if _, alone := r.Alone(); alone {
+		w.app.say("%s", aloneText(&r))
+	}
 	p, err := planOf(&r)
 	if err != nil {
 		return err
@@ -254,6 +262,12 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 		return err
 	}
 	return w.printReport(&report)
+}
+
+// aloneText says that the operator of a roll is gone, and what to do.
+func aloneText(r *api.Roll) string {
+	silent, _ := r.Alone()
+	return fmt.Sprintf("nobody has heard %s for %s, and nothing goes on without it: `tidal roll resume` does", r.By, silent.Round(time.Second))
 }
 
 func journalRows(r *api.Roll, p *roll.Plan) [][]string {
@@ -284,7 +298,7 @@ func (a *app) rollWatch(c *cli.Context) error {
 		return fmt.Errorf("look at the roll: %w", err)
 	}
 	shown := &rollShown{rolling: w}
-	seen := map[string]int{}
+	seen, wasAlone := map[string]int{}, false
 	tick := time.NewTicker(rollLook)
 	defer tick.Stop()
 	ctx := c.Context
@@ -298,6 +312,7 @@ func (a *app) rollWatch(c *cli.Context) error {
 		if r.Status != api.RollRunning {
 			return w.ended(&r)
 		}
+		wasAlone = w.sayAlone(&r, wasAlone)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -309,6 +324,18 @@ func (a *app) rollWatch(c *cli.Context) error {
 			a.say("tidal: the roll cannot be seen now: %v", err)
 		}
 	}
+}
+
+// sayAlone says when the operator of a roll is gone, and when it is back.
+func (w *rolling) sayAlone(r *api.Roll, was bool) bool { //nolint:revive // what was said last
+	_, alone := r.Alone()
+	switch {
+	case alone && !was:
+		w.app.say("%s", aloneText(r))
+	case was && !alone:
+		w.app.say("%s is heard again", r.By)
+	}
+	return alone
 }
 
 // ended says how a roll that was watched ended.

@@ -72,6 +72,7 @@ func (a *app) commands() []*cli.Command {
 		a.tablesCommand(),
 		a.rowsCommand(),
 		a.statusCommand(),
+		a.clusterCommand(),
 		a.nodeCommand(),
 		a.clusterCommand(),
 		a.rollCommand(),

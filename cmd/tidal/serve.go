@@ -13,6 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"tidal/node"
+	"tidal/node/api"
+	"tidal/node/config"
 )
 
 // dialTimeout bounds how long a peer may take to accept a connection.
@@ -44,15 +46,12 @@ func (a *app) serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := a.loadConfig(c)
+	conf, speaks, err := a.toServe(c)
 	if err != nil {
 		return err
 	}
-	if err = e.Config.Validate(); err != nil {
-		return withHint(withCode(exitConfig, wrongConfig(err)), "`tidal config explain` with the same flags says where each value came from")
-	}
 	if c.Bool("check") {
-		return withCode(exitConfig, node.Check(e.Config))
+		return withCode(exitConfig, node.Check(conf, speaks))
 	}
 	program, err := ownProgram(os.Args[0])
 	if err != nil {
@@ -70,13 +69,14 @@ func (a *app) serve(c *cli.Context) error {
 	stopNow, done := secondSignal()
 	defer done()
 	o := node.Options{
-		Config:  e.Config,
+		Config:  conf,
 		Version: version(),
+		Levels:  speaks,
 		Log:     log,
 		Listen:  given.listen,
 		Dial:    (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		Lock:    given.lock,
-		Check:   func(ctx context.Context) error { return checkProgram(ctx, program, os.Args, os.Environ()) },
+		Program: &binaries{path: program, args: os.Args, environ: os.Environ(), levels: speaks},
 		Notice:  a.notifier(c.Context),
 		Reload:  reload,
 	}
@@ -106,6 +106,20 @@ func (a *app) serve(c *cli.Context) error {
 		return withHint(withCode(exitFailed, err), "the log has what every goroutine did; start the node again once its disk answers")
 	}
 	return withCode(exitInternal, err)
+}
+
+// toServe returns the configuration of a node that could be run, and the feature levels
+// that it speaks.
+func (a *app) toServe(c *cli.Context) (config.Config, api.Levels, error) {
+	e, err := a.loadConfig(c)
+	if err != nil {
+		return config.Config{}, api.Levels{}, err
+	}
+	if err = e.Config.Validate(); err != nil {
+		return config.Config{}, api.Levels{}, withHint(withCode(exitConfig, wrongConfig(err)), "`tidal config explain` with the same flags says where each value came from")
+	}
+	speaks, err := a.levels()
+	return e.Config, speaks, withCode(exitConfig, err)
 }
 
 // restartInPlace turns this process into the node's next incarnation, unless it

@@ -46,25 +46,32 @@ func ownProgram(argv0 string) (string, error) {
 // checkProgram runs the program's `serve --check`, called as this process was.
 // Its error is what that said.
 func checkProgram(ctx context.Context, program string, args, environ []string) error {
+	_, err := ask(ctx, program, environ, append([]string{"--check"}, args[min(1, len(args)):]...)...)
+	return err
+}
+
+// ask runs a program and returns what it writes on stdout. Its error is what it wrote
+// on stderr.
+func ask(ctx context.Context, program string, environ []string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkMost)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, append([]string{"--check"}, args[min(1, len(args)):]...)...) //nolint:gosec // this program, as it was called
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // this program, or one that an admin sent
 	cmd.Env = cleanEnviron(environ)
 	cmd.WaitDelay = time.Second
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.Discard, &out
+	var answer, out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &answer, &out
 	err := cmd.Run()
 	if err == nil {
-		return nil
+		return answer.Bytes(), nil
 	}
 	said := strings.TrimPrefix(strings.TrimSpace(out.String()), "tidal: ")
 	if len(said) > checkOutput {
 		said = said[:checkOutput] + "…"
 	}
 	if said == "" {
-		return fmt.Errorf("%s: %w", program, err)
+		return nil, fmt.Errorf("%s: %w", program, err)
 	}
-	return fmt.Errorf("%s (%s: %w)", said, program, err)
+	return nil, fmt.Errorf("%s (%s: %w)", said, program, err)
 }
 
 // notifier returns what tells systemd about the node, by the socket that it names

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
+
+	"tidal/node/api"
 )
 
 // stamped is set by the linker: -ldflags "-X main.stamped=v0.1.0".
@@ -36,16 +38,15 @@ func (a *app) versionCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			v := struct {
-				Version string `json:"version"`
-				Go      string `json:"go"`
-				OS      string `json:"os"`
-				Arch    string `json:"arch"`
-			}{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+			levels, err := a.levels()
+			if err != nil {
+				return err
+			}
+			v := api.Release{Version: version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Levels: levels}
 			if format == formatJSON {
 				return a.writeJSON(v)
 			}
-			_, err = fmt.Fprintf(a.stdout, "tidal %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+			_, err = fmt.Fprintf(a.stdout, "tidal %s (%s, %s/%s; feature %s)\n", v.Version, v.Go, v.OS, v.Arch, v.Levels)
 			return err
 		},
 	}

@@ -83,6 +83,10 @@ func wordOK(s string, limit int, underscore bool) bool {
 	return true
 }
 
+// StopMost is how long a node takes at most to stop by SIGTERM. Who kills it before cuts
+// requests short.
+const StopMost = 22 * time.Second
+
 // clip shortens what a user sent before it is shown in an error.
 func clip(s string) string {
 	if len(s) > 100 {

@@ -57,6 +57,9 @@ type NodeOrder struct {
 	// obeys only if that is still the roll's, as a quorum knows it, and restarts
 	// only while that roll's claim on its drain lasts. 0: no roll.
 	Roll uint64 `json:"roll,omitempty"`
+	// Binary is, of restart, the SHA-256 of the binary to run from then on, which is
+	// on the node's machine already; "": the one at the path of the one that runs.
+	Binary string `json:"binary,omitempty"`
 }
 
 // Duration returns the TTL, or a bad-request error.

@@ -50,6 +50,19 @@ type Roll struct {
 	Plan    json.RawMessage `json:"plan,omitempty"`
 	Report  json.RawMessage `json:"report,omitempty"`
 	Nodes   []RollNode      `json:"nodes,omitempty"` // in the order of their ids
+	// Silent is for how many milliseconds the holder of a running roll has not been
+	// heard. After RollSilence somebody else may take the roll.
+	Silent *int64 `json:"operator_silent_ms,omitempty"`
+}
+
+// Alone returns for how long the holder of a running roll has been silent, and
+// whether that is long enough for somebody else to take the roll.
+func (r *Roll) Alone() (time.Duration, bool) {
+	if r.Status != RollRunning || r.Silent == nil {
+		return 0, false
+	}
+	silent := time.Duration(*r.Silent) * time.Millisecond
+	return silent, silent >= RollSilence
 }
 
 // RollNode is what a roll did with a node.

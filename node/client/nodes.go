@@ -66,6 +66,26 @@ func (c *Client) Rotate(ctx context.Context, r api.Rotation) error {
 	return err
 }
 
+// Level returns the cluster's feature level, and which levels its members speak.
+func (c *Client) Level(ctx context.Context) (l api.ClusterLevel, err error) {
+	err = c.get(ctx, "/v1/cluster/level", &l)
+	return l, err
+}
+
+// RaiseLevel raises the cluster's feature level for ever, 0 being to the highest that
+// every member speaks. Sending it again changes nothing.
+func (c *Client) RaiseLevel(ctx context.Context, level uint64) (l api.ClusterLevel, err error) {
+	body, err := json.Marshal(api.LevelChange{Level: level})
+	if err != nil {
+		return l, fmt.Errorf("write the change of the level: %w", err)
+	}
+	a, err := c.do(ctx, call{method: http.MethodPut, path: "/v1/cluster/level", body: body, writes: true, resend: true})
+	if err != nil {
+		return l, err
+	}
+	return l, decode(a.body, &l)
+}
+
 // Revoked lists the certificates that the cluster refuses.
 func (c *Client) Revoked(ctx context.Context) ([]api.Revocation, error) {
 	var list api.RevocationList

@@ -46,7 +46,8 @@ var build = sync.OnceValues(func() (string, error) {
 		return filepath.Abs(bin)
 	}
 	bin := filepath.Join(buildDir, "tidal")
-	cmd := exec.Command("go", "build", "-tags", "faults", "-o", bin, "tidal/cmd/tidal")
+	marks := "-X main.stamped=" + markedVersion + " -X main.raised=" + markedLevels
+	cmd := exec.Command("go", "build", "-tags", "faults", "-ldflags", marks, "-o", bin, "tidal/cmd/tidal")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)

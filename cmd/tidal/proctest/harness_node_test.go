@@ -19,6 +19,7 @@ type node struct {
 	id      string
 	listen  string // where clients dial; the proxy dials it too
 	config  string // file
+	program string // file; "": the binary under test
 	logFile string
 	proxy   *proxy   // peers dial it
 	member  *proxy   // the member list names it; the same as proxy but in tests that tell them apart
@@ -44,7 +45,11 @@ func (n *node) start(t *testing.T, faults string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := append(slices.Clone(n.enter), binary(t), "serve", "--config", n.config)
+	program := n.program
+	if program == "" {
+		program = binary(t)
+	}
+	line := append(slices.Clone(n.enter), program, "serve", "--config", n.config)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(cleanEnv(), "TIDAL_FAULTS="+faults)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -236,6 +236,9 @@ func TestRollOperators(t *testing.T) {
 			t.Errorf("in %s, resume at once ended with %d\n%s", s, out.code, out)
 		}
 		pause(api.RollSilence + 2*time.Second)
+		if out := c.roll(t, "status"); out.code != 0 || !strings.Contains(out.String(), "operator silent for") || !strings.Contains(out.String(), "`tidal roll resume` does") {
+			t.Errorf("in %s, of an operator that is gone, status says\n%s", s, out)
+		}
 		if out := c.roll(t, "resume", "-o", "json"); out.code != 0 || out.report.Refused != 0 {
 			t.Fatalf("in %s, resume ended with %d\n%s", s, out.code, out)
 		}

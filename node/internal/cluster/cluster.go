@@ -66,6 +66,7 @@ type Options struct {
 	Advertise string            // own URL
 	Zone      string
 	Version   string // of the release
+	Levels    api.Levels
 	Identity  Identity
 	DB        *store.DB
 	Host      *rafthost.Host
@@ -78,6 +79,11 @@ type Options struct {
 
 	// Positions calls f for each replica on this node, in the order of the tables' ids.
 	Positions func(f func(Position))
+
+	// Leveled is told the cluster's feature level, when the meta group is opened and
+	// when it has changed. After an error it is told again.
+	Leveled func(level uint64) error
+
 	// Events takes what changes in the cluster; nil: nobody does. It must not wait.
 	Events func(api.Event)
 	// SuspectAfter is how long a node may say nothing, and StallAfter how long its
@@ -111,6 +117,8 @@ type Cluster struct {
 	asked   asked         // who asks to be let go, at the meta leader
 	rolls   heardRolls    // when the holder of the roll's lock was heard, at the meta leader
 	room    room          // whose disks are full
+
+	leveled uint64 // that Leveled was told; Open's, and then keep's own
 
 	shown []wire.Member // of which the host knows where the meta replicas are; keep's own
 
@@ -182,6 +190,12 @@ func New(o Options) *Cluster {
 	c.mu.tried = map[string]attempt{}
 	c.mu.untold = map[string]string{}
 	c.mu.lease.why = "it was not asked for yet"
+	if c.o.Levels == (api.Levels{}) {
+		c.o.Levels = wire.Levels()
+	}
+	if c.o.Leveled == nil {
+		c.o.Leveled = func(uint64) error { return nil }
+	}
 	if c.o.Events == nil {
 		c.o.Events = func(api.Event) {}
 	}

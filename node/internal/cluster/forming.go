@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidal/node/api"
+	"tidal/node/internal/meta"
 	"tidal/node/internal/store"
 	"tidal/node/internal/wire"
 )
@@ -59,9 +60,9 @@ func (c *Cluster) setWaiting(why string) {
 // tryForm asks all members, and proposes the cluster if they agree and this node
 // has the lowest id. It returns what is missing.
 func (c *Cluster) tryForm(ctx context.Context) (string, error) {
-	f := &wire.Formation{Cluster: c.o.Name, ClusterID: newClusterID()}
 	ids := slices.Sorted(maps.Keys(c.o.Members))
 	found := c.probeAll(ctx)
+	f := &wire.Formation{Cluster: c.o.Name, ClusterID: newClusterID(), Level: c.shared(found)}
 	var missing []string
 	for _, id := range ids {
 		m, p := wire.Founder{Node: id, Address: c.o.Members[id], Disk: found[id].hello.Disk}, found[id]
@@ -142,6 +143,9 @@ func (c *Cluster) accept(from wire.Hello, payload []byte) error {
 			return nil
 		}
 		return refusal("node %s belongs to cluster id %s already", c.o.Node, old.ClusterID)
+	}
+	if !c.o.Levels.Speaks(max(f.Level, 1)) {
+		return meta.LevelError(c.o.Node, c.o.Version, c.o.Levels, max(f.Level, 1))
 	}
 	for _, m := range f.Members {
 		if m.Node == c.o.Node && m.Disk != c.o.Identity.Disk {

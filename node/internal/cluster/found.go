@@ -113,7 +113,7 @@ func (c *Cluster) mayFound(named []string) error {
 // agree and the others are away.
 func (c *Cluster) proposeCluster(ctx context.Context, named []string) (*wire.Formation, error) {
 	found := c.probeAll(ctx)
-	f := &wire.Formation{Cluster: c.o.Name, ClusterID: newClusterID()}
+	f := &wire.Formation{Cluster: c.o.Name, ClusterID: newClusterID(), Level: c.shared(found)}
 	var missing []string
 	for _, id := range slices.Sorted(maps.Keys(c.o.Members)) {
 		m, p := wire.Founder{Node: id, Address: c.o.Members[id]}, found[id]

@@ -97,7 +97,7 @@ func (id *Identity) decode(v []byte) error {
 func (c *Cluster) Hello(kind wire.ConnKind) wire.Hello {
 	h := wire.Hello{
 		Kind: kind, Cluster: c.o.Name, Disk: c.o.Identity.Disk, Incarnation: c.o.Identity.Incarnation,
-		Pass: c.o.Identity.Pass, Version: c.o.Version,
+		Pass: c.o.Identity.Pass, Version: c.o.Version, Min: c.o.Levels.Min, Max: c.o.Levels.Max,
 	}
 	if f := c.formation(); f != nil {
 		h.ClusterID = f.ClusterID
@@ -119,6 +119,11 @@ func (c *Cluster) Admit(remote wire.Hello) error {
 	}
 	if err := c.older(remote); err != nil {
 		return err
+	}
+	if f != nil && (remote.ClusterID.IsZero() || remote.ClusterID == f.ClusterID) {
+		if err := c.apart(&remote); err != nil {
+			return err
+		}
 	}
 	switch {
 	case f == nil || remote.ClusterID.IsZero():

@@ -66,7 +66,7 @@ func (w *world) do(c wire.MetaCommand) {
 func (w *world) lease(node string, start uint64) {
 	w.t.Helper()
 	m, _ := w.state.View().Member(node)
-	w.do(wire.MetaCommand{Kind: wire.MetaGrantLease, Lease: wire.Lease{Disk: m.Disk, Incarnation: inc(node, start), Address: m.Address}})
+	w.do(wire.MetaCommand{Kind: wire.MetaGrantLease, Lease: wire.Lease{Disk: m.Disk, Incarnation: inc(node, start), Address: m.Address, Levels: wire.Levels()}})
 }
 
 // still is a cluster of node a that does not run.
@@ -86,7 +86,7 @@ func TestAdmit(t *testing.T) {
 	w.lease("b", 7)
 	w.do(wire.MetaCommand{Kind: wire.MetaNoteDisk, Seen: wire.Sighting{Disk: api.DiskID{2}, Incarnation: inc("b", 7), Pass: 50, At: time.Unix(1e9, 0)}})
 	hello := func(set func(h *wire.Hello)) wire.Hello {
-		h := wire.Hello{Kind: wire.ConnRaft, Cluster: "prod", ClusterID: api.ClusterID{1}, Disk: api.DiskID{2}, Incarnation: inc("b", 7), Pass: 40}
+		h := wire.Hello{Kind: wire.ConnRaft, Cluster: "prod", ClusterID: api.ClusterID{1}, Disk: api.DiskID{2}, Incarnation: inc("b", 7), Pass: 40, Min: 1, Max: 1, Version: "v1"}
 		set(&h)
 		return h
 	}
@@ -120,7 +120,7 @@ func TestAdmit(t *testing.T) {
 			continue
 		}
 		want := api.CodeForbidden
-		for _, of := range []string{"older", "same start number"} {
+		for _, of := range []string{"is older than", "same start number"} {
 			if strings.Contains(err.Error(), of) {
 				want = api.CodeWrongDisk // the remote takes no part any more
 			}
@@ -590,6 +590,7 @@ func TestAcceptedOnce(t *testing.T) {
 		"a member less":             func(f *wire.Formation) { f.Members = f.Members[:2] },
 		"another member":            func(f *wire.Formation) { f.Members[2].Node = "d" },
 		"another name":              func(f *wire.Formation) { f.Cluster = "test" },
+		"a level that is too high":  func(f *wire.Formation) { f.Level = 2 },
 	} {
 		c := unformed()
 		if err = propose(c, set); api.CodeOf(err) != api.CodeForbidden || c.Formed() {

@@ -53,6 +53,7 @@ func (c *Cluster) Open(ctx context.Context) error {
 	if err := c.openMeta(ctx); err != nil {
 		return err
 	}
+	c.tellLevel(ctx)
 	if err := c.sweep(ctx, c.View()); err != nil {
 		return err
 	}
@@ -95,6 +96,7 @@ func (c *Cluster) keep(ctx context.Context) error {
 		if err := c.reconcile(ctx, c.View()); err != nil {
 			return err
 		}
+		c.tellLevel(ctx)
 		c.updateMetaNodes()
 		c.updatePeers(time.Now())
 		level := c.updateLevel()

@@ -103,7 +103,7 @@ func (c *Cluster) wanted() wire.Lease {
 	}
 	return wire.Lease{
 		Disk: c.o.Identity.Disk, Incarnation: c.o.Identity.Incarnation, Address: address,
-		Version: c.o.Version, Zone: c.o.Zone, Draining: c.drain.Load(),
+		Version: c.o.Version, Levels: c.o.Levels, Zone: c.o.Zone, Draining: c.drain.Load(),
 	}
 }
 

@@ -28,6 +28,9 @@ func (m *machine) Apply(b *store.Batch, e rafthost.Entry) ([16]byte, any, error)
 	if err != nil {
 		return [16]byte{}, nil, err
 	}
+	if err = m.c.speaks(m.state.View()); err != nil {
+		return [16]byte{}, nil, fmt.Errorf("meta entry %d: %w", e.Index, err)
+	}
 	writeMeta(b, res.Changes)
 	m.dirty = m.dirty || len(res.Changes) > 0
 	if !res.Withdrawn.IsZero() {
@@ -70,10 +73,20 @@ func (c *Cluster) loadMeta(f *wire.Formation) (*meta.State, []meta.Change, error
 		return nil, nil, err
 	}
 	if !state.View().Formation.ClusterID.IsZero() {
-		return state, nil, nil
+		return state, nil, c.speaks(state.View())
 	}
 	first, err := state.Genesis(*f)
 	return state, first, err
+}
+
+// speaks is an error if this release does not speak the level of a state: it could
+// misread what comes after.
+func (c *Cluster) speaks(v *meta.View) error {
+	if c.o.Levels.Speaks(v.Level) {
+		return nil
+	}
+	e := meta.LevelError(c.o.Node, c.o.Version, c.o.Levels, v.Level)
+	return fmt.Errorf("%w: %s: %s", wire.ErrNewer, e.Message, e.Hint)
 }
 
 // ReadMeta reads the meta group's state from a node's database; of none, it is the

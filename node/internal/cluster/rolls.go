@@ -53,38 +53,43 @@ func (h *heardRolls) reset(now time.Time) {
 
 // Fresh returns once this node has applied all that the meta group had agreed on
 // when it was called: what View returns then is no older than the call.
-func (c *Cluster) Fresh(ctx context.Context) error { return c.fresh(ctx, 0) }
+func (c *Cluster) Fresh(ctx context.Context) error {
+	_, err := c.fresh(ctx, 0)
+	return err
+}
 
 // fresh is Fresh that also tells the leader that the holder of a roll's epoch lives.
-func (c *Cluster) fresh(ctx context.Context, epoch uint64) error {
+// It returns what the leader said.
+func (c *Cluster) fresh(ctx context.Context, epoch uint64) (wire.MetaRead, error) {
 	ctx, cancel := context.WithTimeout(ctx, rollFresh)
 	defer cancel()
-	var index uint64
+	var said wire.MetaRead
 	for {
 		change := c.changed.wait()
-		i, err := c.readMeta(ctx, epoch)
-		if err == nil {
-			index = i
+		var err error
+		if said, err = c.readMeta(ctx, epoch); err == nil {
 			break
 		}
 		if c.sleep(ctx, 100*time.Millisecond, change) {
-			return &api.Error{
+			return said, &api.Error{
 				Code: api.CodeNotReady, Message: "the meta group has no leader that a quorum confirms: " + publicCause(err),
 				Hint: "see whether a quorum of the nodes is up: tidal status",
 			}
 		}
 	}
-	for c.gauge.Applied.Load() < index {
+	for c.gauge.Applied.Load() < said.Index {
 		if c.sleep(ctx, 10*time.Millisecond, c.changed.wait()) {
-			return &api.Error{Code: api.CodeNotReady, Message: fmt.Sprintf("node %s is behind the meta group: it has applied %d of %d", c.o.Node, c.gauge.Applied.Load(), index)}
+			return said, &api.Error{
+				Code: api.CodeNotReady, Message: fmt.Sprintf("node %s is behind the meta group: it has applied %d of %d", c.o.Node, c.gauge.Applied.Load(), said.Index),
+			}
 		}
 	}
-	return nil
+	return said, nil
 }
 
-// readMeta returns a position of the meta group that holds all that was agreed on
-// before the call, as its leader and a quorum know.
-func (c *Cluster) readMeta(ctx context.Context, epoch uint64) (uint64, error) {
+// readMeta asks the meta group's leader for a position that holds all that was agreed
+// on before the call, as a quorum knows.
+func (c *Cluster) readMeta(ctx context.Context, epoch uint64) (wire.MetaRead, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	payload := wire.AppendUvarint(nil, epoch)
@@ -92,18 +97,16 @@ func (c *Cluster) readMeta(ctx context.Context, epoch uint64) (uint64, error) {
 	var err error
 	switch leader := c.metaLeader(); leader {
 	case "":
-		return 0, &api.Error{Code: api.CodeNotReady, Message: "the meta group has no leader"}
+		return wire.MetaRead{}, &api.Error{Code: api.CodeNotReady, Message: "the meta group has no leader"}
 	case c.o.Node:
 		b, err = c.answerMetaRead(ctx, payload)
 	default:
 		b, err = c.o.Net.Call(ctx, leader, wire.MethodMetaRead, payload)
 	}
 	if err != nil {
-		return 0, err
+		return wire.MetaRead{}, err
 	}
-	r := wire.NewReader(b)
-	index := r.Uvarint("position")
-	return index, r.Done()
+	return wire.DecodeMetaRead(b)
 }
 
 // answerMetaRead answers readMeta as the meta group's leader.
@@ -122,7 +125,11 @@ func (c *Cluster) answerMetaRead(ctx context.Context, payload []byte) ([]byte, e
 	if epoch != 0 {
 		c.rolls.heard(epoch, time.Now())
 	}
-	return wire.AppendUvarint(nil, c.gauge.Applied.Load()), nil
+	said := wire.MetaRead{Index: c.gauge.Applied.Load()}
+	if last := c.View().LastRoll(); last != nil && last.Status == api.RollRunning {
+		said.Epoch, said.Silent = last.Epoch, c.rolls.silent(last.Epoch, time.Now())
+	}
+	return wire.AppendMetaRead(nil, said), nil
 }
 
 // mayTake is an error unless a roll may be taken over now, as the meta group's
@@ -166,30 +173,41 @@ func holds(v *meta.View, roll, epoch uint64) error {
 
 // Rolls lists the last rolls, the newest first, as a quorum knows them.
 func (c *Cluster) Rolls(ctx context.Context) ([]api.Roll, error) {
-	if err := c.Fresh(ctx); err != nil {
+	said, err := c.fresh(ctx, 0)
+	if err != nil {
 		return nil, err
 	}
 	out := []api.Roll{}
 	for _, r := range slices.Backward(c.View().Rolls) {
-		out = append(out, briefRoll(r))
+		out = append(out, heardOf(briefRoll(r), said))
 	}
 	return out, nil
 }
 
 // Roll describes a roll as a quorum knows it; 0 is the newest.
 func (c *Cluster) Roll(ctx context.Context, id uint64) (api.Roll, error) {
-	if err := c.Fresh(ctx); err != nil {
+	said, err := c.fresh(ctx, 0)
+	if err != nil {
 		return api.Roll{}, err
 	}
 	v := c.View()
 	if last := v.LastRoll(); id == 0 && last != nil {
-		return wholeRoll(last), nil
+		return heardOf(wholeRoll(last), said), nil
 	}
 	r, ok := v.Roll(id)
 	if !ok {
 		return api.Roll{}, &api.Error{Code: api.CodeRollNotFound, Message: noRoll(id), Hint: "GET /v1/rolls lists the last ones"}
 	}
-	return wholeRoll(r), nil
+	return heardOf(wholeRoll(r), said), nil
+}
+
+// heardOf adds what the meta leader knows of the operator of a roll that runs.
+func heardOf(r api.Roll, said wire.MetaRead) api.Roll {
+	if r.Status == api.RollRunning && r.Epoch == said.Epoch {
+		ms := said.Silent.Milliseconds()
+		r.Silent = &ms
+	}
+	return r
 }
 
 func noRoll(id uint64) string {
@@ -206,7 +224,7 @@ func (c *Cluster) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, c
 		return api.Roll{}, err
 	}
 	if a == api.RollRenew {
-		if err := c.fresh(ctx, ch.Epoch); err != nil {
+		if _, err := c.fresh(ctx, ch.Epoch); err != nil {
 			return api.Roll{}, err
 		}
 		v := c.View()

@@ -80,6 +80,8 @@ func (d *draft) do(c *wire.MetaCommand) wire.MetaAnswer {
 		return d.rotate(c)
 	case wire.MetaNoteDisk:
 		return d.note(c.Seen)
+	case wire.MetaRaiseLevel:
+		return d.raise(c.Level)
 	}
 	return refuse("command %s is not known", c.Kind) // the decoder lets none through
 }
@@ -105,6 +107,9 @@ func (d *draft) grant(l wire.Lease) wire.MetaAnswer {
 		return refuse("%s has the start number of %s: one of the two runs on a copy of the disk", inc, m.Last)
 	case inc == m.Last && m.Left:
 		return refuse("%s has withdrawn its lease: it gets no other before it starts again", inc)
+	case !l.Levels.Speaks(d.Level):
+		e := LevelError(inc.Node, l.Version, l.Levels, d.Level)
+		return refuse("%s: %s", e.Message, e.Hint)
 	}
 	old, held := d.Lease(inc.Node)
 	if held && old.Incarnation == inc {
@@ -118,7 +123,7 @@ func (d *draft) grant(l wire.Lease) wire.MetaAnswer {
 	}
 	d.record(d.putLease(l))
 	now := m
-	now.Address, now.Zone, now.Last, now.Left = l.Address, l.Zone, inc, false
+	now.Address, now.Zone, now.Last, now.Left, now.Levels = l.Address, l.Zone, inc, false, l.Levels
 	if now != m {
 		d.record(d.putMember(now))
 	}

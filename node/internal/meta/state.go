@@ -16,6 +16,7 @@ const (
 	keyNextTable   = "next/table"
 	keyNextReplica = "next/replica"
 	keyRotation    = "rotation"
+	keyLevel       = "level"
 	prefixLease    = "lease/"
 	prefixMember   = "member/"
 	prefixTable    = "table/"
@@ -62,6 +63,8 @@ func (v *View) load(key string, value []byte) error {
 		v.NextTable, err = decodeCounter(value)
 	case key == keyNextReplica:
 		v.NextReplica, err = decodeCounter(value)
+	case key == keyLevel:
+		v.Level, err = decodeCounter(value)
 	case strings.HasPrefix(key, prefixMember):
 		var m wire.Member
 		m, err = wire.DecodeMember(value)
@@ -115,11 +118,13 @@ func (s *State) Genesis(f wire.Formation) ([]Change, error) {
 		Formation:   f,
 		NextTable:   uint64(api.MetaGroup) + 1,
 		NextReplica: uint64(len(f.Members)) + 1,
+		Level:       max(f.Level, 1),
 	}
 	changes := []Change{
 		{[]byte(keyFormation), stored},
 		{[]byte(keyNextTable), appendCounter(v.NextTable)},
 		{[]byte(keyNextReplica), appendCounter(v.NextReplica)},
+		{[]byte(keyLevel), appendCounter(v.Level)},
 	}
 	for _, m := range f.Members {
 		changes = append(changes, v.putMember(wire.Member{

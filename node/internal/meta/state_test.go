@@ -107,7 +107,7 @@ func (g *group) form(nodes ...string) {
 // TestState runs the scripts in testdata. A cluster forms of nodes, a- being one that
 // is away. A command is a line:
 //
-//	grant INCARNATION [address=A] [zone=Z] [version=V] [disk=NODE] [draining]
+//	grant INCARNATION [address=A] [zone=Z] [version=V] [disk=NODE] [levels=MIN-MAX] [draining]
 //	drain|undrain|expire|withdraw INCARNATION
 //	create NAME [wanted=N] NODE...
 //	drop ID
@@ -119,6 +119,7 @@ func (g *group) form(nodes ...string) {
 //	revoke SERIAL REASON
 //	rotate OLD NEW PHASE
 //	note INCARNATION PASS [disk=NODE]
+//	raise LEVEL
 func TestState(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
@@ -159,7 +160,7 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		"admit": wire.MetaAdmitNode, "replace": wire.MetaReplaceDisk, "move": wire.MetaMoveReplica, "settle": wire.MetaSettleTable,
 		"roll":   wire.MetaChangeRoll,
 		"revoke": wire.MetaRevoke, "rotate": wire.MetaRotate,
-		"note": wire.MetaNoteDisk,
+		"note": wire.MetaNoteDisk, "raise": wire.MetaRaiseLevel,
 	}[words[0]]}
 	switch words[0] {
 	case "roll":
@@ -187,6 +188,9 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		return c
 	case "replace":
 		c.Node = words[1]
+		return c
+	case "raise":
+		c.Level = number(t, words[1])
 		return c
 	case "drop", "move", "settle":
 		c.Table = api.TableID(number(t, words[1]))
@@ -217,7 +221,7 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 		return c
 	}
 	c.Incarnation, c.Draining = inc, words[0] == "drain"
-	c.Lease = wire.Lease{Disk: disk(inc.Node), Incarnation: inc, Address: "https://" + inc.Node, Zone: "z-" + inc.Node, Version: "1"}
+	c.Lease = wire.Lease{Disk: disk(inc.Node), Incarnation: inc, Address: "https://" + inc.Node, Zone: "z-" + inc.Node, Version: "1", Levels: api.Levels{Min: 1, Max: 1}}
 	for _, w := range words[2:] {
 		name, value, _ := strings.Cut(w, "=")
 		switch name {
@@ -227,6 +231,9 @@ func parse(t *testing.T, words []string) wire.MetaCommand {
 			c.Lease.Zone = value
 		case "version":
 			c.Lease.Version = value
+		case "levels":
+			low, high, _ := strings.Cut(value, "-")
+			c.Lease.Levels = api.Levels{Min: number(t, low), Max: number(t, high)}
 		case "disk":
 			c.Lease.Disk = disk(value)
 		case "draining":
@@ -280,6 +287,9 @@ func say(r meta.Result) string {
 func show(v *meta.View) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "index %d cluster %s next table %d next replica %d\n", v.Index, v.Formation.Cluster, v.NextTable, v.NextReplica)
+	if v.Level != 1 {
+		fmt.Fprintf(&b, "level %d\n", v.Level)
+	}
 	for _, m := range v.Members {
 		fmt.Fprintf(&b, "member %s %s zone %s replica %d voter %t", m.Node, m.Address, m.Zone, m.Replica, m.Voter)
 		if m.Rising {
@@ -290,6 +300,9 @@ func show(v *meta.View) string {
 		}
 		if !m.Last.IsZero() {
 			fmt.Fprintf(&b, " last %s left %t", m.Last, m.Left)
+			if m.Levels != (api.Levels{Min: 1, Max: 1}) {
+				fmt.Fprintf(&b, " speaks %s", m.Levels)
+			}
 		}
 		if s, ok := v.Seen(m.Node); ok {
 			fmt.Fprintf(&b, " seen as %s with pass %d", s.Incarnation, s.Pass)
@@ -338,12 +351,13 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 	nodes := []string{"a", "b", "c", "x"}
 	inc := api.Incarnation{Node: nodes[rnd.IntN(4)], Start: rnd.Uint64N(6) + 1, Suffix: uint32(rnd.IntN(4) / 3)}
 	c := wire.MetaCommand{
-		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaNoteDisk)) + 1),
+		Kind:        wire.MetaKind(rnd.IntN(int(wire.MetaRaiseLevel)) + 1),
 		ID:          api.RequestID{byte(rnd.IntN(255)) + 1},
 		Incarnation: inc,
 		Draining:    rnd.IntN(2) == 0,
 		Lease: wire.Lease{
 			Disk: disk(inc.Node), Incarnation: inc, Address: "https://" + strconv.Itoa(rnd.IntN(3)), Draining: rnd.IntN(4) == 0,
+			Levels: api.Levels{Min: 1, Max: 40},
 		},
 		Name:   "t" + strconv.Itoa(rnd.IntN(5)),
 		Wanted: rnd.IntN(4),
@@ -355,6 +369,7 @@ func randomCommand(rnd *rand.Rand, v *meta.View) wire.MetaCommand {
 		To:     nodes[rnd.IntN(4)],
 		Index:  rnd.Uint64N(1000),
 		Roll:   randomRoll(rnd, v),
+		Level:  rnd.Uint64N(20),
 
 		Rotation: wire.Rotation{
 			Old: strings.Repeat("a", 64), New: strings.Repeat(strconv.Itoa(rnd.IntN(2)), 64),
@@ -456,7 +471,7 @@ func TestReloadAndRepeatChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	for kind := wire.MetaGrantLease; kind <= wire.MetaNoteDisk; kind++ {
+	for kind := wire.MetaGrantLease; kind <= wire.MetaRaiseLevel; kind++ {
 		if done[kind] < 5 {
 			t.Errorf("%s changed something only %d times", kind, done[kind])
 		}
@@ -544,7 +559,7 @@ func TestStopsAtWhatItCannotRead(t *testing.T) {
 	if _, err := g.s.Apply(41, []byte{200, 1}); !errors.Is(err, wire.ErrNewer) || !strings.Contains(err.Error(), "meta entry 41") {
 		t.Errorf("a later kind: %v", err)
 	}
-	for _, key := range []string{"formation", "next/table", "next/replica", "member/a", "lease/a", "table/0000000000000002", "dead/00", "roll/1"} {
+	for _, key := range []string{"formation", "next/table", "next/replica", "level", "member/a", "lease/a", "table/0000000000000002", "dead/00", "roll/1"} {
 		g.records = map[string][]byte{key: {9}}
 		if _, err := meta.Load(g.all()); !errors.Is(err, wire.ErrNewer) || !strings.Contains(err.Error(), key) {
 			t.Errorf("record %s of version 9: %v", key, err)

@@ -20,6 +20,7 @@ type View struct {
 	NextTable   uint64         // id of the next table
 	NextReplica uint64         // id of the next replica of any group
 	Rolls       []*wire.Roll   // the last ones, in the order of their ids
+	Level       uint64         // feature level of what the cluster writes; 0 before it forms
 
 	Revoked  []wire.Revocation // in the order of their serials
 	Rotation wire.Rotation     // the one under way, or the last; zero: there never was one

@@ -28,7 +28,8 @@ func (t *Transport) hello(kind wire.ConnKind) wire.Hello {
 	h := t.o.Hello(kind)
 	h.Kind = kind
 	if h.Max == 0 {
-		h.Min, h.Max = wire.ProtocolMin, wire.ProtocolMax
+		own := wire.Levels()
+		h.Min, h.Max = own.Min, own.Max
 	}
 	return h
 }

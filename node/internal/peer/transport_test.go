@@ -418,7 +418,7 @@ func TestRefusals(t *testing.T) {
 				h.Min, h.Max, h.Version = 3, 4, "9.0"
 				return h
 			}
-		}, `no common protocol version: release \"9.0\" speaks 3 to 4, release \"1.0\" speaks 1 to 1`},
+		}, "the releases are too far apart: node b runs 9.0 and speaks levels 3 to 4, node a runs 1.0 and speaks level 1"},
 		{"another node", elsewhere, "this is the address of node b, and node x answers there"},
 	}
 	for _, test := range tests {

@@ -46,6 +46,9 @@ type below struct {
 	roll     api.RollAction
 	rollID   uint64
 	change   api.RollChange
+	level    uint64        // that was asked for
+	binary   string        // that was sent or asked for
+	sent     int           // bytes of it that came
 	slow     bool          // changes of tables last until their ctx ends
 	block    chan struct{} // if not nil, Do waits for it
 	entered  chan struct{}
@@ -172,6 +175,31 @@ func (b *below) Rotate(ctx context.Context, r api.Rotation) error {
 	return b.err
 }
 
+func (b *below) Programs(context.Context) (api.Programs, error) {
+	return api.Programs{Node: "a", Staged: []api.Program{}}, b.err
+}
+
+func (b *below) CheckProgram(_ context.Context, sha256 string) (api.Program, error) {
+	b.binary = sha256
+	return api.Program{SHA256: sha256}, b.err
+}
+
+func (b *below) StageProgram(_ context.Context, sha256 string, content io.Reader) (api.Program, error) {
+	n, err := io.Copy(io.Discard, content)
+	b.binary, b.sent = sha256, int(n)
+	return api.Program{SHA256: sha256}, errors.Join(err, b.err)
+}
+
+func (b *below) Level(context.Context) (api.ClusterLevel, error) {
+	return api.ClusterLevel{Level: 1, Possible: 2, Members: []api.MemberLevels{}}, b.err
+}
+
+func (b *below) RaiseLevel(ctx context.Context, level uint64) (api.ClusterLevel, error) {
+	b.name, b.level = "raise", level
+	b.await(ctx)
+	return api.ClusterLevel{Level: max(level, 2)}, b.err
+}
+
 func (b *below) Revoked() []api.Revocation {
 	return []api.Revocation{{Serial: "12ab", Reason: "lost", By: "ann"}}
 }
@@ -223,7 +251,7 @@ func newRig(t *testing.T) *rig {
 		health: api.Health{Status: "ok", Node: "a"},
 	}}
 	g.Server = server.New(server.Options{
-		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Certs: g.below, Watch: g.below, Rolls: g.below, TableID: g.tableID, CheckTable: g.checkTable,
+		Node: "a", Rows: g.below, Tables: g.below, State: g.below, Nodes: g.below, Members: g.below, Certs: g.below, Watch: g.below, Rolls: g.below, Level: g.below, Programs: g.below, TableID: g.tableID, CheckTable: g.checkTable,
 		Identify: identify,
 		NewID:    func() api.RequestID { return api.RequestID{0xee} },
 		Observe: func(e server.Event) {

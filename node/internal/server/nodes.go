@@ -87,7 +87,7 @@ func (x *exchange) order(action api.NodeAction, status int) error {
 		return err
 	}
 	var o api.NodeOrder
-	if err = parseObject(body, &o, "the order", `"ttl", "epoch", "by" and "roll"`); err != nil {
+	if err = parseObject(body, &o, "the order", `"ttl", "epoch", "by", "roll" and "binary"`); err != nil {
 		return err
 	}
 	if _, err = o.Duration(); err != nil {
@@ -98,6 +98,14 @@ func (x *exchange) order(action api.NodeAction, status int) error {
 	}
 	if o.Roll != 0 && o.Epoch == 0 {
 		return badRequest("the order is of roll %d and names no epoch", o.Roll)
+	}
+	if o.Binary != "" {
+		if action != api.NodeRestart {
+			return badRequest("%s takes no %q", action, "binary")
+		}
+		if err = api.CheckSHA256(o.Binary); err != nil {
+			return err
+		}
 	}
 	report, err := x.s.o.Nodes.Order(x.r.Context(), x.node, action, o, x.who)
 	if err != nil {

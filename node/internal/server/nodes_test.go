@@ -31,6 +31,12 @@ func TestNodeOrders(t *testing.T) {
 			method: "POST", path: "/v1/nodes/b/restart", as: "admin", body: `{"roll":3,"epoch":7}`, status: 202, to: "b",
 			action: api.NodeRestart, order: api.NodeOrder{Roll: 3, Epoch: 7, By: "the-admin"},
 		},
+		{
+			method: "POST", path: "/v1/node/restart", as: "admin", body: `{"binary":"` + strings.Repeat("5a", 32) + `"}`, status: 202,
+			action: api.NodeRestart, order: api.NodeOrder{Binary: strings.Repeat("5a", 32), By: "the-admin"},
+		},
+		{method: "POST", path: "/v1/node/restart", as: "admin", body: `{"binary":"5a"}`, status: 400, detail: "want 64 digits"},
+		{method: "POST", path: "/v1/node/drain", as: "admin", body: `{"binary":"` + strings.Repeat("5a", 32) + `"}`, status: 400, detail: `drain takes no "binary"`},
 		{method: "POST", path: "/v1/node/drain", as: "admin", body: `{"roll":3}`, status: 400, detail: "names no epoch"},
 		{method: "POST", path: "/v1/node/undrain", as: "admin:ann", status: 200, action: api.NodeUndrain, order: api.NodeOrder{By: "ann"}},
 		{method: "POST", path: "/v1/node/restart", as: "admin", status: 202, action: api.NodeRestart, order: api.NodeOrder{By: "the-admin"}},

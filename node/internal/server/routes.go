@@ -110,7 +110,7 @@ func fixedRoutes(o Options) map[string]*route {
 		rollsRoute(),
 		streamRoute(),
 	}
-	routes = append(routes, revokedRoute(), rotationRoute(), foundRoute())
+	routes = append(routes, revokedRoute(), rotationRoute(), foundRoute(), levelRoute(), programsRoute())
 	for _, rt := range nodeRoutes("/v1/node/") {
 		routes = append(routes, rt)
 	}

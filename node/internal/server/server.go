@@ -76,6 +76,9 @@ type Options struct {
 	Watch   Watch
 	Rolls   Rolls
 	Certs   Certs
+	Level   Level
+
+	Programs Programs
 	// TableID is the id that a table's name has now.
 	TableID func(name string) (api.TableID, bool)
 	// CheckTable compares the replicas of a table. Its errors are *api.Error.

@@ -22,37 +22,52 @@ func (e NewerError) Error() string {
 // WriteFormat notes at path which format the database beside it has: a binary
 // that is about to take a node over can read that while the database is open.
 // The database holds its own number too, for a binary that can open it.
-func WriteFormat(disk vfs.FS, path string) error {
-	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("note the format: %w", err)
-	}
-	_, err = fmt.Fprintf(f, "%d\n", Format)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("note the format: %w", err)
-	}
-	return nil
-}
+func WriteFormat(disk vfs.FS, path string) error { return WriteNote(disk, path, Format) }
 
 // CheckFormat returns an error if this binary cannot read what WriteFormat of
 // another one noted at path. Nothing there is no error.
 func CheckFormat(disk vfs.FS, path string) error {
-	f, err := disk.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	n, found, err := ReadNote(disk, path)
+	if err != nil || !found {
+		return err
+	}
+	return readable(n)
+}
+
+// WriteNote writes a number into a file of its own, as a whole or not at all.
+func WriteNote(disk vfs.FS, path string, n uint64) error {
+	next := path + ".next"
+	f, err := disk.Create(next, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = fmt.Fprintf(f, "%d\n", n)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = disk.Rename(next, path)
 	}
 	if err != nil {
-		return fmt.Errorf("read the format's version: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadNote reads what WriteNote wrote; found is false if there is no such file.
+func ReadNote(disk vfs.FS, path string) (n uint64, found bool, err error) {
+	f, err := disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 32))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("read the format's version: %w", err)
+		return 0, false, fmt.Errorf("read %s: %w", path, err)
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return fmt.Errorf("the format's version in %s is damaged: %q", path, text)
+	if n, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err != nil {
+		return 0, false, fmt.Errorf("the number in %s is damaged: %q", path, text)
 	}
-	return readable(n)
+	return n, true, nil
 }
 
 // readable returns an error if this binary does not know format n.

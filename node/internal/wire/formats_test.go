@@ -237,9 +237,12 @@ func TestCommon(t *testing.T) {
 			t.Errorf("%+v: %d, %v", test, got, err)
 		}
 	}
-	a, b := wire.Hello{Min: 1, Max: 1, Version: "1.0"}, wire.Hello{Min: 2, Max: 3, Version: "2.0"}
+	a := wire.Hello{Min: 1, Max: 1, Version: "1.0", Incarnation: api.Incarnation{Node: "a"}}
+	b := wire.Hello{Min: 2, Max: 3, Version: "2.0", Incarnation: api.Incarnation{Node: "b"}}
 	_, err := wire.Common(&a, &b)
-	if want := `no common protocol version: release "1.0" speaks 1 to 1, release "2.0" speaks 2 to 3`; err == nil || err.Error() != want {
+	want := "the releases are too far apart: node a runs 1.0 and speaks level 1, node b runs 2.0 and speaks levels 2 to 3 (forbidden): " +
+		"run a release in between on all nodes and `tidal cluster finalize`, then go on to the newer one"
+	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"tidal/node/api"
 )
 
-// Protocol versions that this release speaks between nodes. Neighbouring
-// releases share at least one.
-const (
-	ProtocolMin = 1
-	ProtocolMax = 1
-)
+// Levels returns the feature levels that this release speaks. One number stands for
+// all that is stored or sent between nodes. What a higher level brings is written only
+// once the meta group's state has that level: until then every member may go back to
+// the release before. A release speaks two levels at most, the older of which is the
+// newest of the release before.
+func Levels() api.Levels { return api.Levels{Min: 1, Max: 1} }
 
 // ConnKind is what a connection between nodes is for. Numbers are on the wire:
 // append only.
@@ -52,7 +52,7 @@ const (
 // Hello is what each side of a connection says first. Its format can only grow
 // at its end, since releases of any age must be able to read it.
 type Hello struct {
-	Min, Max    uint64 // protocol versions spoken
+	Min, Max    uint64 // feature levels spoken
 	Kind        ConnKind
 	ClusterID   api.ClusterID // zero while the node belongs to no cluster
 	Cluster     string        // configured name
@@ -81,8 +81,8 @@ func DecodeHello(b []byte) (Hello, error) {
 	r := NewReader(b)
 	r.format("hello format", helloFormat)
 	h := Hello{
-		Min:         r.Uvarint("lowest protocol"),
-		Max:         r.Uvarint("highest protocol"),
+		Min:         r.Uvarint("lowest level"),
+		Max:         r.Uvarint("highest level"),
 		Kind:        ConnKind(r.Byte("connection kind")),
 		ClusterID:   r.Array16("cluster id"),
 		Cluster:     r.String("cluster name", maxName),
@@ -97,12 +97,19 @@ func DecodeHello(b []byte) (Hello, error) {
 	return h, r.Err()
 }
 
-// Common returns the highest protocol version that both sides speak.
+// Levels returns the feature levels that the side speaks.
+func (h *Hello) Levels() api.Levels { return api.Levels{Min: h.Min, Max: h.Max} }
+
+// Common returns the highest feature level that both sides speak.
 func Common(local, remote *Hello) (uint64, error) {
 	v := min(local.Max, remote.Max)
 	if v < max(local.Min, remote.Min) {
-		return 0, fmt.Errorf("no common protocol version: release %q speaks %d to %d, release %q speaks %d to %d",
-			local.Version, local.Min, local.Max, remote.Version, remote.Min, remote.Max)
+		return 0, &api.Error{
+			Code: api.CodeForbidden,
+			Message: fmt.Sprintf("the releases are too far apart: node %s runs %s and speaks %s, node %s runs %s and speaks %s",
+				local.Incarnation.Node, local.Version, local.Levels(), remote.Incarnation.Node, remote.Version, remote.Levels()),
+			Hint: "run a release in between on all nodes and `tidal cluster finalize`, then go on to the newer one",
+		}
 	}
 	return v, nil
 }

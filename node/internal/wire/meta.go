@@ -30,6 +30,7 @@ const MaxFounders = 5
 type Formation struct {
 	ClusterID api.ClusterID
 	Cluster   string    // name
+	Level     uint64    // feature level that it begins with; 0: the first
 	Members   []Founder // in the order of their nodes; all are meta voters
 }
 
@@ -67,6 +68,7 @@ func AppendFormation(dst []byte, f *Formation) []byte {
 	dst = append(dst, recordVersion)
 	dst = append(dst, f.ClusterID[:]...)
 	dst = AppendString(dst, f.Cluster)
+	dst = AppendUvarint(dst, f.Level)
 	dst = AppendUvarint(dst, uint64(len(f.Members)))
 	for _, m := range f.Members {
 		dst = appendFounder(dst, &m)
@@ -81,7 +83,7 @@ func DecodeFormation(b []byte) (Formation, error) {
 	if err := checkVersion(r); err != nil {
 		return Formation{}, fmt.Errorf("formation: %w", err)
 	}
-	f := Formation{ClusterID: r.Array16("cluster id"), Cluster: r.String("cluster", maxCluster)}
+	f := Formation{ClusterID: r.Array16("cluster id"), Cluster: r.String("cluster", maxCluster), Level: r.Uvarint("level")}
 	f.Members = make([]Founder, r.Count("members", 19))
 	for i := range f.Members {
 		m := &f.Members[i]
@@ -104,6 +106,7 @@ type Lease struct {
 	Address     string // URL that answered as this incarnation
 	Version     string // release
 	Zone        string
+	Levels      api.Levels // that the release speaks
 	Draining    bool
 	// Crashed says that the node went without a word before it got this lease: its
 	// run before did, or its lease ran out.
@@ -133,12 +136,21 @@ func DecodeLease(b []byte) (Lease, error) {
 	return l, nil
 }
 
+func appendLevels(dst []byte, l api.Levels) []byte {
+	return AppendUvarint(AppendUvarint(dst, l.Min), l.Max)
+}
+
+func readLevels(r *Reader) api.Levels {
+	return api.Levels{Min: r.Uvarint("lowest level"), Max: r.Uvarint("highest level")}
+}
+
 func appendLease(dst []byte, l *Lease) []byte {
 	dst = append(dst, l.Disk[:]...)
 	dst = AppendIncarnation(dst, l.Incarnation)
 	dst = AppendString(dst, l.Address)
 	dst = AppendString(dst, l.Version)
 	dst = AppendString(dst, l.Zone)
+	dst = appendLevels(dst, l.Levels)
 	var flags byte
 	if l.Draining {
 		flags |= leaseDraining
@@ -156,6 +168,7 @@ func readLease(r *Reader) Lease {
 		Address:     r.String("address", maxAddress),
 		Version:     r.String("release", maxRelease),
 		Zone:        r.String("zone", maxZone),
+		Levels:      readLevels(r),
 	}
 	flags := r.Byte("flags of a lease")
 	if flags&^leaseFlags != 0 {
@@ -176,6 +189,7 @@ type Member struct {
 	Rising  bool            // it is to become a voter in place of a replica that is gone
 	Last    api.Incarnation // newest that was ever granted a lease; zero: none
 	Left    bool            // Last withdrew its lease and gets no other
+	Levels  api.Levels      // that Last spoke
 }
 
 // AppendMember appends the stored form of m.
@@ -192,7 +206,7 @@ func appendMember(dst []byte, m *Member) []byte {
 	dst = AppendBool(dst, m.Voter)
 	dst = AppendBool(dst, m.Rising)
 	dst = AppendIncarnation(dst, m.Last)
-	return AppendBool(dst, m.Left)
+	return appendLevels(AppendBool(dst, m.Left), m.Levels)
 }
 
 func readMember(r *Reader) Member {
@@ -206,6 +220,7 @@ func readMember(r *Reader) Member {
 		Rising:  r.Bool("rising"),
 		Last:    r.Incarnation("incarnation"),
 		Left:    r.Bool("left"),
+		Levels:  readLevels(r),
 	}
 }
 
@@ -328,6 +343,7 @@ const (
 	MetaRevoke
 	MetaRotate
 	MetaNoteDisk
+	MetaRaiseLevel
 )
 
 // String returns the kind's name, as in logs.
@@ -361,6 +377,8 @@ func (k MetaKind) String() string {
 		return "rotate"
 	case MetaNoteDisk:
 		return "note-disk"
+	case MetaRaiseLevel:
+		return "raise-level"
 	}
 	return "kind" + strconv.Itoa(int(k))
 }
@@ -391,6 +409,7 @@ type MetaCommand struct {
 	Revocation Revocation  // revoke
 	Rotation   Rotation    // rotate: as it shall be
 	Seen       Sighting    // note: how far a disk has come
+	Level      uint64      // raise-level
 }
 
 // AppendMetaCommand appends the stored form of c: the fields of its kind alone.
@@ -424,6 +443,8 @@ func AppendMetaCommand(dst []byte, c *MetaCommand) []byte {
 		dst = appendRotation(dst, &c.Rotation)
 	case MetaNoteDisk:
 		dst = appendSighting(dst, &c.Seen)
+	case MetaRaiseLevel:
+		dst = AppendUvarint(dst, c.Level)
 	}
 	return dst
 }
@@ -465,6 +486,8 @@ func DecodeMetaCommand(b []byte) (MetaCommand, error) {
 		c.Rotation = readRotation(r)
 	case MetaNoteDisk:
 		c.Seen = readSighting(r)
+	case MetaRaiseLevel:
+		c.Level = r.Uvarint("level")
 	default:
 		return MetaCommand{}, fmt.Errorf("meta command: kind %d: %w", c.Kind, ErrNewer)
 	}

@@ -33,17 +33,17 @@ func codecOf[T any](name string, encode func([]byte, *T) []byte, decode func([]b
 
 func metaCodecs() []codec {
 	inc := api.Incarnation{Node: "a", Start: 17, Suffix: 0x3f2a9c1b}
-	lease := wire.Lease{Disk: api.DiskID{1}, Incarnation: inc, Address: "https://a:8433", Version: "1.2.3", Zone: "z1", Draining: true, Crashed: true}
+	lease := wire.Lease{Disk: api.DiskID{1}, Incarnation: inc, Address: "https://a:8433", Version: "1.2.3", Zone: "z1", Levels: api.Levels{Min: 3, Max: 4}, Draining: true, Crashed: true}
 	return []codec{
 		codecOf("formation", wire.AppendFormation, wire.DecodeFormation, wire.Formation{
-			ClusterID: api.ClusterID{7}, Cluster: "prod", Members: []wire.Founder{
+			ClusterID: api.ClusterID{7}, Cluster: "prod", Level: 3, Members: []wire.Founder{
 				{Node: "a", Disk: api.DiskID{1}, Address: "https://a:8433", Zone: "z1"},
 				{Node: "b", Disk: api.DiskID{2}, Address: "https://b:8433"},
 			},
 		}),
 		codecOf("lease", wire.AppendLease, wire.DecodeLease, lease, wire.Lease{}),
 		codecOf("member", wire.AppendMember, wire.DecodeMember,
-			wire.Member{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Rising: true, Last: inc, Left: true},
+			wire.Member{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Rising: true, Last: inc, Left: true, Levels: api.Levels{Min: 3, Max: 4}},
 			wire.Member{Node: "b"}),
 		codecOf("table", wire.AppendTable, wire.DecodeTable, wire.Table{
 			ID: 1 << 50, Name: "t", Wanted: 3,
@@ -62,6 +62,7 @@ func metaCodecs() []codec {
 				Joiner: wire.Founder{Node: "d", Disk: api.DiskID{4}, Address: "https://d:8433", Zone: "z4"},
 			},
 			wire.MetaCommand{Kind: wire.MetaReplaceDisk, Node: "b"},
+			wire.MetaCommand{Kind: wire.MetaRaiseLevel, Level: 300},
 			wire.MetaCommand{Kind: wire.MetaMoveReplica, Table: 9, From: "a", To: "d"},
 			wire.MetaCommand{Kind: wire.MetaSettleTable, Table: 9, Index: 300, Voters: []uint64{4, 9}, Learners: []uint64{10}},
 			wire.MetaCommand{Kind: wire.MetaRotate, Rotation: wire.Rotation{Old: "1a", New: "2b", Phase: "soak", By: "ann"}},
@@ -89,7 +90,7 @@ func metaCodecs() []codec {
 			ClusterID: api.ClusterID{7}, Cluster: "prod", Members: []wire.Founder{{Node: "a", Disk: api.DiskID{1}, Address: "https://a:8433"}},
 		}}),
 		codecOf("roster", wire.AppendRoster, wire.DecodeRoster, wire.Roster{Next: 17, Term: 3, Index: 99, Members: []wire.Member{
-			{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Rising: true, Last: inc, Left: true},
+			{Node: "a", Disk: api.DiskID{1}, Address: "https://a", Zone: "z", Replica: 1, Voter: true, Rising: true, Last: inc, Left: true, Levels: api.Levels{Min: 3, Max: 4}},
 		}}),
 	}
 }

@@ -26,7 +26,7 @@ func AppendOrder(dst []byte, o *Order) []byte {
 	dst = AppendString(dst, o.Order.By)
 	dst = AppendString(dst, o.Principal.Name)
 	dst = append(dst, byte(o.Principal.Role))
-	return AppendUvarint(dst, o.Order.Roll)
+	return AppendString(AppendUvarint(dst, o.Order.Roll), o.Order.Binary)
 }
 
 // DecodeOrder reads what AppendOrder wrote; what a later release adds behind it
@@ -37,7 +37,7 @@ func DecodeOrder(b []byte) (Order, error) {
 	o := Order{Action: api.NodeAction(r.Byte("action"))}
 	o.Order = api.NodeOrder{TTL: r.String("ttl", maxText), Epoch: r.Uvarint("epoch"), By: r.String("by", maxText)}
 	o.Principal = api.Principal{Name: r.String("name", maxText), Role: api.Role(r.Byte("role"))}
-	o.Order.Roll = r.Uvarint("roll")
+	o.Order.Roll, o.Order.Binary = r.Uvarint("roll"), r.String("binary", maxText)
 	if err := r.Err(); err != nil {
 		return Order{}, fmt.Errorf("order: %w", err)
 	}

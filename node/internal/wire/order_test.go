@@ -14,7 +14,7 @@ func second(n int64) time.Time { return time.Unix(1_800_000_000+n, 0).UTC() }
 
 func TestOrdersAndReports(t *testing.T) {
 	o := wire.Order{
-		Action: api.NodeDrain, Order: api.NodeOrder{TTL: "30s", Epoch: 7, By: "ann", Roll: 3},
+		Action: api.NodeDrain, Order: api.NodeOrder{TTL: "30s", Epoch: 7, By: "ann", Roll: 3, Binary: "5a5a"},
 		Principal: api.Principal{Name: "ann", Role: api.RoleAdmin},
 	}
 	b := wire.AppendOrder(nil, &o)

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"tidal/node/api"
+)
+
+// binaries are this node's binary and those that can take its place. They are in one
+// folder, named after the path by which the process was called:
+//
+//	tidal                    what a restart runs, and the supervisor starts
+//	tidal.previous           what stood there before the last one that was put there
+//	.tidal.staged-SHA256     sent here, and not put there
+//
+// One takes the place of another by renaming, so that at any moment there is a whole
+// one; a link is replaced, and what it led to stays. Nodes that were called by the same
+// path share all of it.
+type binaries struct {
+	path    string // absolute
+	args    []string
+	environ []string
+	levels  api.Levels
+
+	sending sync.Mutex // held while one is sent
+	mu      struct {
+		sync.Mutex
+		running string            // hash of this process's binary
+		hashes  map[string]hashed // by path
+	}
+}
+
+// hashed is what a file's hash was, and what it was the hash of.
+type hashed struct {
+	info fs.FileInfo
+	sum  string
+}
+
+func (b *binaries) previous() string { return b.path + ".previous" }
+
+// hidden is the path of a file of this program's own, beside the binary.
+func (b *binaries) hidden(what string) string {
+	dir, name := filepath.Split(b.path)
+	return dir + "." + name + "." + what
+}
+
+func (b *binaries) staged(sum string) string { return b.hidden("staged-" + sum) }
+
+// hash returns the SHA-256 of a file, "" if there is none.
+func (b *binaries) hash(path string) (string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	sum, err := b.hashOf(path, f)
+	return sum, errors.Join(err, f.Close())
+}
+
+func (b *binaries) hashOf(path string, f *os.File) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	b.mu.Lock()
+	known, ok := b.mu.hashes[path]
+	b.mu.Unlock()
+	if ok && os.SameFile(known.info, info) && known.info.Size() == info.Size() && known.info.ModTime().Equal(info.ModTime()) {
+		return known.sum, nil
+	}
+	h := sha256.New()
+	if _, err = io.Copy(h, f); err != nil {
+		return "", err
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.hashes == nil {
+		b.mu.hashes = map[string]hashed{}
+	}
+	b.mu.hashes[path] = hashed{info, sum}
+	return sum, nil
+}
+
+// running returns the hash of what this process runs, whatever stands at its path now.
+func (b *binaries) running() (string, error) {
+	b.mu.Lock()
+	sum := b.mu.running
+	b.mu.Unlock()
+	if sum != "" {
+		return sum, nil
+	}
+	own := "/proc/self/exe" // the file itself, also when it has no name any more
+	if _, err := os.Stat(own); err != nil {
+		own = b.path
+	}
+	sum, err := b.hash(own)
+	if err != nil {
+		return "", fmt.Errorf("hash the binary that runs: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.running = sum
+	return sum, nil
+}
+
+// find returns where the binary with that hash is.
+func (b *binaries) find(sum string) (string, error) {
+	for _, path := range []string{b.path, b.previous(), b.staged(sum)} {
+		got, err := b.hash(path)
+		if err != nil {
+			return "", err
+		}
+		if got == sum {
+			return path, nil
+		}
+	}
+	return "", &api.Error{
+		Code: api.CodeNotFound, Message: fmt.Sprintf("there is no binary %.12s beside %s", sum, b.path),
+		Hint: "send it: tidal roll stage --binary FILE",
+	}
+}
+
+// Check implements node.Program.
+func (b *binaries) Check(ctx context.Context, sum string) (api.Program, error) {
+	path := b.path
+	if sum != "" {
+		var err error
+		if path, err = b.find(sum); err != nil {
+			return api.Program{}, err
+		}
+	}
+	p, err := b.describe(ctx, path)
+	if err != nil {
+		return p, err
+	}
+	return p, checkProgram(ctx, path, b.args, b.environ)
+}
+
+// describe asks a binary what it is.
+func (b *binaries) describe(ctx context.Context, path string) (api.Program, error) {
+	p := api.Program{Path: path}
+	var err error
+	if p.SHA256, err = b.hash(path); err != nil {
+		return p, err
+	}
+	if p.SHA256 == "" {
+		return p, fmt.Errorf("there is no file %s", path)
+	}
+	answer, err := ask(ctx, path, b.environ, "version", "-o", "json")
+	if err != nil {
+		return p, fmt.Errorf("it does not run on this machine (%s/%s): %w", runtime.GOOS, runtime.GOARCH, err)
+	}
+	if err = json.Unmarshal(answer, &p.Release); err != nil || p.Version == "" {
+		return p, fmt.Errorf("%s is not tidal: `version -o json` says %.100q", path, answer)
+	}
+	return p, nil
+}
+
+// List implements node.Program.
+func (b *binaries) List(ctx context.Context) (api.Programs, error) {
+	sum, err := b.running()
+	if err != nil {
+		return api.Programs{}, err
+	}
+	list := api.Programs{Staged: []api.Program{}}
+	list.Running = api.Program{
+		SHA256: sum, Path: b.path,
+		Release: api.Release{Version: version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Levels: b.levels},
+	}
+	list.Installed = b.look(ctx, b.path)
+	list.Previous = b.look(ctx, b.previous())
+	files, err := filepath.Glob(globbed(b.staged("")) + "*")
+	if err != nil {
+		return list, err
+	}
+	for _, path := range files {
+		if p := b.look(ctx, path); p != nil {
+			list.Staged = append(list.Staged, *p)
+		}
+	}
+	return list, nil
+}
+
+// globbed is a path as a pattern that matches it alone.
+func globbed(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// look describes a binary, nil if it is not there.
+func (b *binaries) look(ctx context.Context, path string) *api.Program {
+	p, err := b.describe(ctx, path)
+	if err != nil && p.SHA256 == "" {
+		if _, gone := os.Stat(path); errors.Is(gone, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	if err != nil {
+		p.Problem = err.Error()
+	}
+	return &p
+}
+
+// Stage implements node.Program.
+func (b *binaries) Stage(ctx context.Context, sum string, content io.Reader) (api.Program, error) {
+	if !b.sending.TryLock() {
+		return api.Program{}, &api.Error{Code: api.CodeConflict, Message: "another binary is being sent to this node", Hint: "try again when it is there"}
+	}
+	defer b.sending.Unlock()
+	if err := b.receive(sum, content); err != nil {
+		return api.Program{}, err
+	}
+	p, err := b.Check(ctx, sum)
+	if err != nil {
+		return p, errors.Join(err, os.Remove(b.staged(sum)))
+	}
+	return p, b.dropStaged(sum)
+}
+
+// receive writes what is sent into a file, if it is what was announced.
+func (b *binaries) receive(sum string, content io.Reader) error {
+	f, err := os.CreateTemp(filepath.Dir(b.path), filepath.Base(b.hidden("sending-*")))
+	if err != nil {
+		return notWritable(b.path, err)
+	}
+	h := sha256.New()
+	_, err = io.Copy(io.MultiWriter(f, h), content)
+	if err == nil {
+		err = f.Chmod(0o755)
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		if got := hex.EncodeToString(h.Sum(nil)); got != sum {
+			err = &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("the binary that came is %.12s, and %.12s was announced", got, sum)}
+		}
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), b.staged(sum))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// notWritable says that the folder of the binary takes no other one.
+func notWritable(path string, err error) error {
+	return &api.Error{
+		Code: api.CodeConflict, Message: fmt.Sprintf("no binary can be put beside %s: %v", path, err),
+		Hint: "give the node's user a folder of its own for its binary; or put the new one there yourself, and roll with --upgrade-to",
+	}
+}
+
+// dropStaged removes the staged binaries but one: nobody wants them any more.
+func (b *binaries) dropStaged(but string) error {
+	files, err := filepath.Glob(globbed(b.staged("")) + "*")
+	for _, path := range files {
+		if path != b.staged(but) {
+			err = errors.Join(err, remove(path))
+		}
+	}
+	return err
+}
+
+// Install implements node.Program.
+func (b *binaries) Install(sum string) error {
+	from, err := b.find(sum)
+	if err != nil || from == b.path {
+		return err
+	}
+	next, kept := b.hidden("next"), b.hidden("kept")
+	if err = errors.Join(remove(next), remove(kept)); err != nil {
+		return notWritable(b.path, err)
+	}
+	if err = errors.Join(os.Link(from, next), os.Link(b.path, kept)); err != nil {
+		return notWritable(b.path, err)
+	}
+	if err = os.Rename(kept, b.previous()); err == nil {
+		err = os.Rename(next, b.path)
+	}
+	if err != nil {
+		return notWritable(b.path, err)
+	}
+	dir, err := os.Open(filepath.Dir(b.path))
+	if err != nil {
+		return fmt.Errorf("sync the folder of %s: %w", b.path, err)
+	}
+	return errors.Join(dir.Sync(), dir.Close(), remove(kept), remove(b.staged(sum)))
+}
+
+// remove removes a file that may not be there.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"tidal/node/api"
+)
+
+// script is a program that says it is tidal of a version, whose `serve --check` ends
+// with a code.
+func script(version string, code int) string {
+	return fmt.Sprintf(`#!/bin/sh
+case "$1" in
+version) echo '{"version":"%s","os":"linux","arch":"amd64","levels":{"min":1,"max":2}}' ;;
+--check) echo "tidal: $2 says no" >&2; exit %d ;;
+esac
+`, version, code)
+}
+
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func wantFile(t *testing.T, path, want string) {
+	t.Helper()
+	if b, err := os.ReadFile(path); err != nil || string(b) != want {
+		t.Errorf("%s holds %.80q, %v", path, b, err)
+	}
+}
+
+// TestBinaries: a binary that is sent is checked, takes the place of the one that is
+// there when it is told to, and gives it back.
+func TestBinaries(t *testing.T) {
+	a, b := script("1.0", 0), script("1.1", 0)
+	for _, linked := range []bool{false, true} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "ti*dal")
+		at := path
+		if linked { // as a package may have it
+			at = filepath.Join(dir, "tidal-1.0")
+			if err := os.Symlink("tidal-1.0", path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(at, []byte(a), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		x := &binaries{path: path, args: []string{"tidal", "serve"}, environ: os.Environ(), levels: api.Levels{Min: 1, Max: 1}}
+		if _, err := x.Check(t.Context(), sumOf(b)); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("of one that is not here: %v", err)
+		}
+		p, err := x.Stage(t.Context(), sumOf(b), strings.NewReader(b))
+		if err != nil || p.Version != "1.1" || p.Levels.Max != 2 || p.SHA256 != sumOf(b) {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		wantFile(t, path, a) // until it is told
+		list, err := x.List(t.Context())
+		if err != nil || list.Installed == nil || list.Installed.Version != "1.0" || list.Previous != nil || len(list.Staged) != 1 || len(list.Running.SHA256) != 64 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		for _, step := range []struct{ sum, now, before string }{
+			{sumOf(b), b, a}, {sumOf(b), b, a}, {sumOf(a), a, b}, {sumOf(b), b, a},
+		} {
+			if err = x.Install(step.sum); err != nil {
+				t.Fatal(err)
+			}
+			wantFile(t, path, step.now)
+			wantFile(t, path+".previous", step.before)
+			if p, err = x.Check(t.Context(), ""); err != nil || p.SHA256 != step.sum {
+				t.Errorf("%+v, %v", p, err)
+			}
+		}
+		files, err := os.ReadDir(dir)
+		want := 2
+		if linked {
+			want = 3
+		}
+		if err != nil || len(files) != want {
+			t.Errorf("left are %v, %v", files, err)
+		}
+		if linked {
+			wantFile(t, at, a) // what the link led to is as it was
+		}
+	}
+}
+
+// TestBinariesRefused: what is not what was announced, does not run here, is not tidal
+// or cannot run this node is not kept.
+func TestBinariesRefused(t *testing.T) {
+	dir := t.TempDir()
+	a := script("1.0", 0)
+	x := &binaries{path: filepath.Join(dir, "tidal"), args: []string{"tidal", "serve"}, environ: os.Environ()}
+	if err := os.WriteFile(x.path, []byte(a), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{
+		"no program":                 "it does not run on this machine (" + runtime.GOOS + "/" + runtime.GOARCH,
+		"#!/bin/sh\necho 1.2.3\n":    "is not tidal",
+		script("1.1", 3):             "serve says no",
+		"\x7fELF of another machine": "it does not run on this machine",
+	} {
+		if _, err := x.Stage(t.Context(), sumOf(content), strings.NewReader(content)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, want %q", content, err, want)
+		}
+		if err := x.Install(sumOf(content)); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("%.20q was kept: %v", content, err)
+		}
+	}
+	if _, err := x.Stage(t.Context(), sumOf(a), strings.NewReader(a+" ")); api.CodeOf(err) != api.CodeBadRequest {
+		t.Errorf("another than was announced: %v", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("left are %v, %v", files, err)
+	}
+	x.path = filepath.Join(dir, "nowhere", "tidal")
+	if _, err := x.Stage(t.Context(), sumOf(a), strings.NewReader(a)); api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "--upgrade-to") {
+		t.Errorf("into a folder that takes none: %v", err)
+	}
+}
