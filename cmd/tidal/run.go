@@ -72,7 +72,6 @@ func (a *app) commands() []*cli.Command {
 		a.tablesCommand(),
 		a.rowsCommand(),
 		a.statusCommand(),
-		a.clusterCommand(),
 		a.nodeCommand(),
 		a.clusterCommand(),
 		a.rollCommand(),
