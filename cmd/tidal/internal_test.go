@@ -234,7 +234,7 @@ func TestEditContexts(t *testing.T) {
 		},
 		{"the same again", prod + "\n" + devText, prod + "\n" + devText},
 		{
-			"with defaults of its rolls", prod + "[clusters.dev]\nca = 'x'\n\n[clusters.dev.roll]\nsettle = '30s'\n",
+			"with defaults of its rolls", prod + "[clusters.dev]\nendpoints = []\n\n[clusters.dev.roll]\nsettle = '30s'\n",
 			prod + devText + "\n[clusters.dev.roll]\nsettle = '30s'\n",
 		},
 	}

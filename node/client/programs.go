@@ -43,7 +43,7 @@ func (c *Client) SendProgram(ctx context.Context, endpoint, sha256 string, conte
 }
 
 func (c *Client) program(ctx context.Context, endpoint string, q call, to any) error {
-	ctx, cancel := context.WithTimeout(ctx, max(c.timeout, q.long))
+	ctx, cancel := context.WithTimeout(ctx, max(c.o.Timeout, q.long))
 	defer cancel()
 	q.path = "/v1/node/binary" + q.path
 	a, err := c.once(ctx, endpoint, q)

@@ -78,7 +78,7 @@ func (x *exchange) putProgram() error {
 	if x.r.ContentLength > api.MaxProgram {
 		return tooLarge("the binary", api.MaxProgram)
 	}
-	s := &stream{x: x, left: api.MaxProgram}
+	s := &upload{x: x, left: api.MaxProgram}
 	p, err := x.s.o.Programs.StageProgram(x.r.Context(), q.Get("sha256"), s)
 	// Sending it may have taken longer than an answer has by itself. A connection that
 	// knows no deadlines has none.
@@ -92,9 +92,9 @@ func (x *exchange) putProgram() error {
 	return x.json(http.StatusOK, p)
 }
 
-// stream is a body that is passed on as it comes, each chunk of which the client may
+// upload is a body that is passed on as it comes, each chunk of which the client may
 // take its time for.
-type stream struct {
+type upload struct {
 	x    *exchange
 	left int   // bytes that may still come
 	mark int   // of the chunk that is on its way, so many bytes have come
@@ -102,7 +102,7 @@ type stream struct {
 }
 
 // Read implements io.Reader.
-func (s *stream) Read(p []byte) (int, error) {
+func (s *upload) Read(p []byte) (int, error) {
 	n, err := s.x.r.Body.Read(p[:min(len(p), s.left+1)])
 	if s.left -= n; s.left < 0 {
 		s.err = tooLarge("the binary", api.MaxProgram)
