@@ -246,6 +246,14 @@ func TestOpenAPI(t *testing.T) {
 		ask("POST "+node+"certs/reload", "", "", 200)
 		ask("POST "+node+"restart", "", `{"roll":7}`, 400) // a test's process has nothing to restart into
 	}
+	sum := strings.Repeat("0f", 32)
+	ask("GET /v1/node/binary", "", "", 409) // likewise
+	ask("POST /v1/node/binary", "", `{"sha256":"`+sum+`"}`, 409)
+	ask("PUT /v1/node/binary", "?sha256="+sum, "x", 409)
+	ask("PUT /v1/node/binary", "?sha256=x", "x", 400)
+	ask("GET /v1/cluster/level", "", "", 200)
+	ask("PUT /v1/cluster/level", "", `{"level":1}`, 200)
+	ask("PUT /v1/cluster/level", "", `{"level":9}`, 409)
 	ask("DELETE "+one, "", "", 204)
 	ask("DELETE "+one, "", "", 404)
 	for path, methods := range s.Paths {

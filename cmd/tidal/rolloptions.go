@@ -84,7 +84,11 @@ func (a *app) rollOptions(c *cli.Context) (roll.Options, error) {
 	if err != nil {
 		return roll.Options{}, err
 	}
-	file := t.Roll
+	return optionsOf(c, t.Roll)
+}
+
+// optionsOf reads the flags over what the file has.
+func optionsOf(c *cli.Context, file rollDefaults) (roll.Options, error) {
 	if c.IsSet("driver") && c.String("driver") != file.Driver {
 		file.Command = "" // which is another driver's
 	}
@@ -105,6 +109,7 @@ func (a *app) rollOptions(c *cli.Context) (roll.Options, error) {
 		to         *time.Duration
 	}{{"settle", file.Settle, &o.Settle}, {"stall", file.Stall, &o.Stall}} {
 		text := flagOr(c, d.flag, c.String, d.file)
+		var err error
 		*d.to, err = time.ParseDuration(text)
 		if err != nil || *d.to < 0 || d.flag == "stall" && *d.to < time.Second {
 			return o, withHint(usagef("%s: --%s is %q", c.Command.HelpName, d.flag, text), "it is a duration, as 30s or 10m; a stall is at least 1s")

@@ -46,19 +46,23 @@ type topRun struct {
 func newTopRoller(a *app, c *cli.Context, cl *client.Client) *topRoller {
 	return &topRoller{
 		w:     &rolling{app: a, format: formatTable, cl: cl, tidal: &roll.Tidal{Client: cl}},
-		flags: func() (roll.Options, error) { return defaultRoll(c) },
+		flags: func() (roll.Options, error) { return a.defaultRoll(c) },
 	}
 }
 
 // defaultRoll returns the options of tidal roll without a flag.
-func defaultRoll(c *cli.Context) (roll.Options, error) {
+func (a *app) defaultRoll(c *cli.Context) (roll.Options, error) {
+	t, err := a.target(c)
+	if err != nil {
+		return roll.Options{}, err
+	}
 	set := flag.NewFlagSet("roll", flag.ContinueOnError)
 	for _, f := range rollFlags() {
-		if err := f.Apply(set); err != nil {
+		if err = f.Apply(set); err != nil {
 			return roll.Options{}, err
 		}
 	}
-	return rollOptions(cli.NewContext(c.App, set, nil))
+	return optionsOf(cli.NewContext(c.App, set, nil), t.Roll)
 }
 
 // plan makes a plan that nothing blocks.
@@ -67,7 +71,7 @@ func (t *topRoller) plan(ctx context.Context) (*roll.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.w.plan(ctx, o)
+	p, err := t.w.plan(ctx, o, nil)
 	if err != nil {
 		return nil, err
 	}

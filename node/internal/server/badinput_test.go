@@ -122,7 +122,7 @@ func TestBadHeaders(t *testing.T) {
 // it must not have.
 func TestBadBodies(t *testing.T) {
 	each(t, func(_, method, path string, op operation) {
-		if op.body == nil {
+		if op.body == nil || method+" "+path == "PUT /v1/node/binary" { // of which more is taken: see TestProgramTooLarge
 			return
 		}
 		limit := strings.Repeat(" ", api.MaxBatch+1)

@@ -59,6 +59,7 @@ func parameters() map[string]object {
 		"limit (rows)":         number("At most so many rows.", 1, api.MaxRows, api.DefaultRows),
 		"limit (tables)":       number("At most so many tables.", 0, api.MaxWindow, api.MaxWindow),
 		"offset":               number("Of the first table.", 0, 1<<30, 0),
+		"sha256":               {"in": "query", "required": true, "description": "SHA-256 of the body, in hex.", "schema": object{"type": "string", "pattern": "^[0-9a-f]{64}$"}},
 		"sort":                 str("query", "A column, with - in front the other way round."),
 		"filter":               str("query", "Words that must all hold."),
 		"follow (table)":       str("query", "The id of a table: the window moves to have it."),

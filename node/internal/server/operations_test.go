@@ -150,6 +150,11 @@ func stateOperations() map[string]operation {
 			does: "Forms a cluster without some of the listed members.", takes: []string{api.HeaderTimeout}, body: api.Founding{},
 			answers: ok("it is proposed, or formed", api.Founded{}), codes: metadata(api.CodeConflict, api.CodeTooLarge),
 		},
+		"GET /v1/cluster/level": {does: "Says which feature level the cluster has, and which ones its members speak.", answers: ok("the levels", api.ClusterLevel{}), codes: metadata()},
+		"PUT /v1/cluster/level": {
+			does: "Raises the feature level for ever.", takes: []string{api.HeaderTimeout}, body: api.LevelChange{}, empty: true,
+			answers: ok("it is raised", api.ClusterLevel{}), codes: metadata(api.CodeConflict, api.CodeTooLarge),
+		},
 		"GET /cluster/status/local": {does: "Shows this node alone.", takes: []string{"tables"}, answers: ok("the node", api.LocalStatus{})},
 		"GET /cluster/events": {
 			does: "Tells what happens, an event on each line, without end.", takes: []string{"after (event)", "follow"},
@@ -170,6 +175,15 @@ func stateOperations() map[string]operation {
 
 func nodeOperations() map[string]operation {
 	ops := map[string]operation{
+		"GET /v1/node/binary": {does: "Lists the binaries on this node's machine.", answers: ok("the binaries", api.Programs{}), codes: []api.Code{api.CodeConflict}},
+		"POST /v1/node/binary": {
+			does: "Checks whether a binary that is here could run this node.", body: api.ProgramCheck{}, answers: ok("it could", api.Program{}),
+			codes: []api.Code{api.CodeConflict, api.CodeCheckFailed, api.CodeNotFound, api.CodeTooLarge},
+		},
+		"PUT /v1/node/binary": {
+			does: "Takes in a binary, and checks it.", takes: []string{"sha256"}, body: raw("application/octet-stream"), answers: ok("it is staged", api.Program{}),
+			codes: []api.Code{api.CodeConflict, api.CodeCheckFailed, api.CodeTooLarge},
+		},
 		"GET /v1/nodes":         {does: "Lists the members.", answers: ok("the members", api.NodeList{}), codes: []api.Code{api.CodeNotReady}},
 		"GET /v1/node/requests": {does: "What this node counted of row requests.", answers: ok("the counts", api.RequestReport{})},
 		"POST /v1/nodes/{node}/replace": {
