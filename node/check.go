@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"time"
 
@@ -57,5 +58,8 @@ func loadKeys(c config.Config) (*pki.Keypair, error) {
 		return nil, nil
 	}
 	f := pki.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}
+	if u, err := url.Parse(c.Node.Advertise); err == nil { // the configuration was checked
+		f.Dialled = u.Hostname()
+	}
 	return pki.LoadServer(f, c.Cluster.Name, c.Node.ID, time.Now())
 }

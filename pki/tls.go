@@ -16,6 +16,10 @@ type Files struct {
 	CA   string // trust bundle: the roots, PEM
 	Cert string // leaf and intermediates, PEM; a client may have none
 	Key  string // the leaf's private key, PEM; a client may have none
+
+	// Dialled is the host by which others dial a node, for which its certificate must be
+	// valid; "": that is not looked at.
+	Dialled string
 }
 
 // Keypair is the certificate, key and trust bundle of one process. Reload replaces
@@ -87,7 +91,7 @@ func (k *Keypair) load(now time.Time) error {
 		if m.cert, m.chain, err = loadPair(k.files, m.roots, now, k.uses()); err != nil {
 			return err
 		}
-		if err := k.checkIdentity(m.cert.Leaf); err != nil {
+		if err := k.check(m.cert.Leaf); err != nil {
 			return err
 		}
 	}
@@ -117,6 +121,28 @@ func (k *Keypair) checkIdentity(leaf *x509.Certificate) error {
 			want = "node " + k.node + " of cluster " + k.cluster
 		}
 		return badFile(k.files.Cert, "take the certificate that was made for it", "the certificate is %s, and %s is wanted", id, want)
+	}
+	return nil
+}
+
+func (k *Keypair) check(leaf *x509.Certificate) error {
+	if err := k.checkIdentity(leaf); err != nil {
+		return err
+	}
+	return k.checkDialled(leaf)
+}
+
+func (k *Keypair) checkDialled(leaf *x509.Certificate) error {
+	if k.files.Dialled == "" {
+		return nil
+	}
+	cover, err := Covers(leaf, k.files.Dialled)
+	if err != nil {
+		return wrapUsage("the name by which others dial this node", err)
+	}
+	if !cover.Covers {
+		return badFile(k.files.Cert, "tidal certs gen or issue with --overwrite and all its names makes one, or have the node dialled by a name that it has",
+			"the certificate is not valid for %s, by which others dial this node: %s", cover.Name, cover.Why)
 	}
 	return nil
 }

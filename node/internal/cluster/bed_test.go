@@ -70,6 +70,7 @@ type running struct {
 	cluster  *cluster.Cluster
 	ctx      context.Context //nolint:containedctx // it is the life of the incarnation
 	stop     func()
+	calls    sync.RWMutex            // read while a call is answered: the disk is there till then
 	fenced   atomic.Pointer[outcast] // nil: it takes part
 
 	mu struct {
@@ -189,6 +190,7 @@ func (n *node) start() {
 	r.stop = func() {
 		cancel(errEnded)
 		wg.Wait()
+		r.calls.Lock() // for good
 		check(r.db.Close())
 	}
 	n.bed.mu.Lock()
@@ -296,11 +298,24 @@ func (r *running) serve(ctx context.Context, from wire.Hello, m wire.Method, pay
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
-	b, err := r.cluster.Call(ctx, from, m, payload)
+	var b []byte
+	err := r.asked(func() (err error) {
+		b, err = r.cluster.Call(ctx, from, m, payload)
+		return err
+	})
 	if r.ctx.Err() != nil {
 		return nil, errAway
 	}
 	return b, err
+}
+
+// asked has the node do something for somebody else, if it runs.
+func (r *running) asked(f func() error) error {
+	if !r.calls.TryRLock() {
+		return errAway
+	}
+	defer r.calls.RUnlock()
+	return f()
 }
 
 func (w network) CallAddress(ctx context.Context, url string, m wire.Method, payload []byte) (wire.Hello, []byte, error) {

@@ -125,7 +125,8 @@ func TestFoundLoses(t *testing.T) {
 }
 
 // foundings has operators found clusters at once, with lists and a network of their
-// own, and returns how many clusters are led in the end.
+// own, while nodes crash and come back, and returns how many clusters are led in the
+// end.
 func foundings(t *testing.T, seed uint64, part bool) (led int) {
 	t.Helper()
 	inBubbleOf(t, []string{"a", "b", "c", "d", "e"}, func(b *bed) {
@@ -145,11 +146,20 @@ func foundings(t *testing.T, seed uint64, part bool) (led int) {
 		for range 3 {
 			at := b.ids[r.IntN(len(b.ids))]
 			named := slices.DeleteFunc(slices.Clone(b.ids), func(id string) bool { return cut && side[id] != side[at] || !cut && r.IntN(4) == 0 })
-			late := time.Duration(r.IntN(50)) * time.Millisecond
+			late, run := time.Duration(r.IntN(50))*time.Millisecond, b.at(at)
 			operators.Go(func() {
 				<-time.After(late)
-				_, _ = b.at(at).cluster.Found(b.Context(), named) // one may be refused
+				_ = run.asked(func() error { // one may be refused, or its node is gone
+					_, err := run.cluster.Found(run.ctx, named)
+					return err
+				})
 			})
+		}
+		for range r.IntN(4) {
+			<-time.After(time.Duration(r.IntN(60)) * time.Millisecond)
+			n := b.nodes[b.ids[r.IntN(len(b.ids))]]
+			n.kill()
+			n.start()
 		}
 		operators.Wait()
 		<-time.After(5 * time.Second)
