@@ -191,18 +191,8 @@ func (m *model) tableLines(t *api.Table, w, h int) []line {
 	for i := range t.Replicas {
 		out = append(out, m.replicaLine(t, &t.Replicas[i]))
 	}
-	series, room := m.p.Tables[t.ID], h-len(out)-8
-	late := chartOf{head: "P99 OF WRITES", now: secondsText(pointed(t.P99)), series: series.P99, text: secondsText, scale: &m.scales[1]}
 	out = append(out, line{})
-	out = append(out, m.chart(chartOf{
-		head: "WRITES", now: amount(pointed(t.Writes)) + "/s", series: series.Writes, text: amount, scale: &m.scales[0],
-	}, w, max(3, min(8, room/2)))...)
-	if room >= lateRoom {
-		out = append(out, line{})
-		out = append(out, m.chart(late, w, max(3, min(8, room/2)))...)
-	} else {
-		out = append(out, m.chart(late, w, 0)...)
-	}
+	out = append(out, m.tableCharts(t, w, h-len(out)-6)...)
 	return append(out, m.tableEvents(t)...)
 }
 
@@ -244,6 +234,44 @@ func (m *model) replicaLine(t *api.Table, r *api.Replica) line {
 	return l
 }
 
+// From so many cells on, and so many lines, there is room for two charts.
+const (
+	besideWidth = 100
+	belowHeight = 12
+)
+
+// tableCharts are the charts of a table's writes and of how long they take, in about so
+// many lines: beside each other, one below the other, or the second one as a number.
+func (m *model) tableCharts(t *api.Table, w, room int) []line {
+	series := m.p.Tables[t.ID]
+	writes := chartOf{head: "WRITES", now: amount(pointed(t.Writes)) + "/s", series: series.Writes, text: amount, scale: &m.scales[0]}
+	late := chartOf{head: "P99 OF WRITES", now: secondsText(pointed(t.P99)), series: series.P99, text: secondsText, scale: &m.scales[1]}
+	switch {
+	case w >= besideWidth:
+		h := max(3, min(8, room))
+		return beside(m.chart(writes, w/2-1, h), m.chart(late, w/2-1, h), w/2)
+	case room >= belowHeight:
+		h := min(8, room/2-1)
+		return append(append(m.chart(writes, w, h), line{}), m.chart(late, w, h)...)
+	}
+	return append(m.chart(writes, w, max(3, min(8, room))), m.chart(late, w, 0)...)
+}
+
+// beside puts lines beside each other; the right ones begin at a cell.
+func beside(left, right []line, at int) []line {
+	out := make([]line, max(len(left), len(right)))
+	for i := range out {
+		if i < len(left) {
+			out[i] = left[i]
+		}
+		if i < len(right) {
+			out[i].add(plain, "%s", strings.Repeat(" ", max(0, at-out[i].width())))
+			out[i].parts = append(out[i].parts, right[i].parts...)
+		}
+	}
+	return out
+}
+
 // chartOf is what a chart shows.
 type chartOf struct {
 	head, now string
@@ -251,9 +279,6 @@ type chartOf struct {
 	text      func(float64) string // writes a number
 	scale     *float64             // what it is fixed at; 0: not yet
 }
-
-// lateRoom is how many lines must be left for a second chart.
-const lateRoom = 9
 
 // chart draws numbers over time, from 0 to the highest of them, or, with a fixed scale,
 // to what was the highest when it was fixed.

@@ -58,6 +58,10 @@ func (c coloured) draw(b *strings.Builder, x, y, w float64, usual string) {
 		c.drawBlocks(b, x, y, fore)
 		return
 	}
+	if strings.ContainsFunc(c.text, isFrame) {
+		c.drawFrame(b, x, y, fore)
+		return
+	}
 	if c.bold {
 		weight = ` font-weight="bold"`
 	}
@@ -83,6 +87,26 @@ func (c coloured) drawBlocks(b *strings.Builder, x, y float64, fore string) {
 			h := cellHeight * float64(r-'▁'+1) / 8
 			fmt.Fprintf(b, `<rect x="%.1f" y="%.2f" width="%.1f" height="%.2f" fill="%s"/>`+"\n", x+float64(i)*cellWidth, y+cellHeight-h, cellWidth, h, fore)
 		}
+	}
+}
+
+func isFrame(r rune) bool { return strings.ContainsRune("─│┌┐└┘", r) }
+
+// drawFrame draws the lines of a frame as what they are too.
+func (c coloured) drawFrame(b *strings.Builder, x, y float64, fore string) {
+	half, middle := cellWidth/2, cellHeight/2
+	for i, r := range []rune(c.text) {
+		at := map[rune]string{ // by left, centre, right, top, middle and bottom of the cell
+			'─': "M%[1].1f,%[5].1fH%[3].1f", '│': "M%[2].1f,%[4].1fV%[6].1f",
+			'┌': "M%[3].1f,%[5].1fH%[2].1fV%[6].1f", '┐': "M%[1].1f,%[5].1fH%[2].1fV%[6].1f",
+			'└': "M%[2].1f,%[4].1fV%[5].1fH%[3].1f", '┘': "M%[2].1f,%[4].1fV%[5].1fH%[1].1f",
+		}[r]
+		if at == "" {
+			continue
+		}
+		l := x + float64(i)*cellWidth
+		path := fmt.Sprintf(at, l, l+half, l+cellWidth, y, y+middle, y+cellHeight)
+		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s"/>`+"\n", path, fore)
 	}
 }
 
