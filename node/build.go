@@ -16,6 +16,7 @@ import (
 	"tidal/node/internal/router"
 	"tidal/node/internal/server"
 	"tidal/node/internal/store"
+	"tidal/node/internal/table"
 	"tidal/node/internal/wire"
 )
 
@@ -32,6 +33,7 @@ func (n *node) build() error {
 	}
 	n.stepper, err = rafthost.NewStepper(rafthost.Options{
 		DB: n.db, Sender: sender{n}, Events: n.observe, Shipper: n.outbox,
+		Memo:     func(b *store.Batch) { n.cluster.Remember(b) },
 		Clock:    func() time.Duration { return n.host.Clock() },
 		Prefer:   func(group uint64, node string) uint64 { return place.Preference(api.TableID(group), node) },
 		LogBytes: limits.LogBytes, NodeLogBytes: limits.NodeLogBytes, Restless: f.NeverQuiet, Defect: defect,
@@ -42,7 +44,13 @@ func (n *node) build() error {
 	n.host = rafthost.NewHost(n.stepper, 0)
 	n.tables = owner.New(owner.Options{
 		Node: c.Node.ID, DB: n.db, Host: n.host, Hold: f.HandOverHold, NoIDs: f.NoRequestIDs, StaleReads: f.StaleReads,
+		AnyTarget: f.AnyTarget, Defect: tableDefect(f),
 		MayWrite: func(id api.TableID) error { return n.cluster.MayWrite(id) },
+		Spent:    func(id api.TableID, keyed bool) string { return n.cluster.Spent(id, keyed) },
+		Sound:    func(id api.TableID, node string) bool { return n.cluster.Sound(id, node) },
+		OnFence: func(table string) {
+			n.events.tell(api.Event{Kind: api.EventFenced, Member: c.Node.ID, Tables: []string{table}, Count: 1})
+		},
 	})
 	p := peer.Options{
 		Node:    c.Node.ID,
@@ -68,8 +76,10 @@ func (n *node) build() error {
 		Leveled: func(level uint64) error { return store.WriteNote(n.o.Disk, levelFile(c), level) },
 		DB:      n.db, Host: n.host, Tables: replicas{n.tables}, Net: n.net, Log: n.log,
 		Receiving: n.receiver.Progress, Events: n.events.tell, Positions: n.positions,
+		Spent: n.tables.Spent, Unsound: n.unsound,
 		SuspectAfter: f.SuspectAfter, StallAfter: f.StallAfter, ReturnAfter: f.ReturnAfter,
 		AdvertiseMember: f.AdvertiseMember, NoAddressProof: f.NoAddressProof, NoFrontier: f.NoFrontier,
+		UnsetFrontier: f.UnsetFrontier, AdmitOlder: f.AdmitOlder,
 	})
 	n.cluster.SetCrowded(n.space.full.Load())
 	n.meters = newMeters(n)
@@ -266,4 +276,20 @@ func (r remote) ask(ctx context.Context, node string, m wire.Method, req *api.Re
 		return nil, &api.Error{Code: api.CodeOwnerUnreachable, Message: "the owner cannot be reached: " + err.Error(), RetryAfter: time.Second}
 	}
 	return nil, &api.Error{Code: api.CodeOutcomeUnknown, Message: "the connection to the owner broke after the request was sent: " + err.Error()}
+}
+
+// unsound returns the tables whose replicas here are fenced.
+func (n *node) unsound() (out []api.TableID) {
+	for _, l := range n.tables.Fenced() {
+		out = append(out, l.ID)
+	}
+	return out
+}
+
+// tableDefect is how faults break the tables' machines.
+func tableDefect(f Faults) table.Defect {
+	if f.FlipValues {
+		return table.ValueFlipped
+	}
+	return table.Sound
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidal/node/api"
+	"tidal/node/internal/owner"
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/wire"
 )
@@ -25,31 +26,40 @@ const (
 	checkTries = 3
 )
 
-// CheckTable compares the replicas of a table at one place in its order.
+// CheckTable compares the replicas of a table at one place in its order, and has those
+// that differ from most others serve nothing any more.
 func (n *node) CheckTable(ctx context.Context, name string) (api.TableCheck, error) {
 	info, ok := n.cluster.View().TableNamed(name)
 	if !ok {
 		return api.TableCheck{}, &api.Error{Code: api.CodeTableNotFound, Message: "there is no table " + name}
 	}
+	check, _, err := n.checkTable(ctx, info, false)
+	return check, err
+}
+
+// checkTable is CheckTable, for somebody who waits or for nobody, and returns the place
+// too.
+func (n *node) checkTable(ctx context.Context, info *wire.Table, idle bool) (api.TableCheck, uint64, error) {
 	var found []found
 	for range checkTries {
-		route, ok := n.cluster.Find(name)
+		route, ok := n.cluster.Find(info.Name)
 		if !ok || route.Owner == "" {
-			return api.TableCheck{}, &api.Error{
-				Code: api.CodeNoOwner, Message: "the table " + name + " has no owner now: there is no order to compare its replicas in", RetryAfter: time.Second,
+			return api.TableCheck{}, 0, &api.Error{
+				Code: api.CodeNoOwner, Message: "the table " + info.Name + " has no owner now: there is no order to compare its replicas in", RetryAfter: time.Second,
 			}
 		}
-		found = n.digests(ctx, info, route.Owner)
+		found = n.digests(ctx, info, route.Owner, idle)
 		if oneMark(found) || ctx.Err() != nil {
 			break
 		}
 	}
-	check := judge(info, found)
+	check, mark := judge(info, found)
 	if differ := check.Count(api.ReplicaDiffers); differ > 0 {
 		n.meters.differ.Add(float64(differ))
-		n.log.ErrorContext(ctx, "replicas of a table differ", "table", name, "position", check.Position, "replicas", fmt.Sprint(check.Replicas))
+		n.log.ErrorContext(ctx, "replicas of a table differ", "table", info.Name, "position", check.Position, "replicas", fmt.Sprint(check.Replicas))
+		n.fence(ctx, info, &check)
 	}
-	return check, nil
+	return check, mark, nil
 }
 
 // found is what came of asking one replica.
@@ -60,14 +70,14 @@ type found struct {
 
 // digests asks all replicas of a table at once, and then has its owner put a mark
 // into its order.
-func (n *node) digests(ctx context.Context, info *wire.Table, owner string) []found {
+func (n *node) digests(ctx context.Context, info *wire.Table, of string, idle bool) []found {
 	out := make([]found, len(info.Replicas))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var g errgroup.Group
 	for i, r := range info.Replicas {
 		g.Go(func() error {
-			out[i].digest, out[i].err = n.askDigest(ctx, r.Node, wire.DigestCall{Table: info.ID})
+			out[i].digest, out[i].err = n.askDigest(ctx, r.Node, wire.DigestCall{Kind: wire.DigestAsk, Table: info.ID, Idle: idle})
 			return nil
 		})
 	}
@@ -77,7 +87,7 @@ func (n *node) digests(ctx context.Context, info *wire.Table, owner string) []fo
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if _, err := n.askDigest(ctx, owner, wire.DigestCall{Table: info.ID, Mark: true}); err != nil {
+	if _, err := n.askDigest(ctx, of, wire.DigestCall{Kind: wire.DigestMark, Table: info.ID}); err != nil {
 		cancel(fmt.Errorf("no mark: %w", err)) // nobody need wait for it
 	}
 	_ = g.Wait() // the functions return no errors
@@ -100,10 +110,17 @@ func (n *node) askDigest(ctx context.Context, to string, c wire.DigestCall) (wir
 func (n *node) digest(ctx context.Context, c wire.DigestCall) (wire.Digest, error) {
 	var err error
 	var d wire.Digest
-	if c.Mark {
+	switch c.Kind {
+	case wire.DigestMark:
 		err = n.tables.Mark(ctx, c.Table)
-	} else {
-		d.Index, d.Hash, err = n.tables.Digest(ctx, c.Table)
+	case wire.DigestFence:
+		err = n.tables.Fence(ctx, c.Table, c.Replica)
+	case wire.DigestAsk:
+		rate := owner.DigestRate
+		if c.Idle {
+			rate = owner.IdleRate
+		}
+		d.Index, d.Hash, err = n.tables.Digest(ctx, c.Table, rate)
 	}
 	switch {
 	case errors.Is(err, rafthost.ErrNoGroup):
@@ -146,11 +163,10 @@ func oneMark(list []found) bool {
 
 // judge says of each replica whether it has what more than half of all of them have.
 // If no state has so many, nobody can say which is right, and all differ.
-func judge(info *wire.Table, list []found) api.TableCheck {
-	check := api.TableCheck{Table: info.Name, ID: info.ID, Replicas: make([]api.CheckedReplica, len(list))}
+func judge(info *wire.Table, list []found) (check api.TableCheck, mark uint64) {
+	check = api.TableCheck{Table: info.Name, ID: info.ID, Replicas: make([]api.CheckedReplica, len(list))}
 	count := map[wire.Digest]int{}
 	marks := map[uint64]int{}
-	var mark uint64
 	for _, f := range list {
 		if f.err != nil {
 			continue
@@ -189,5 +205,5 @@ func judge(info *wire.Table, list []found) api.TableCheck {
 		}
 		return 1
 	})
-	return check
+	return check, mark
 }

@@ -32,7 +32,7 @@ func TestJudge(t *testing.T) {
 			}
 			list = append(list, f)
 		}
-		check := judge(info, list)
+		check, _ := judge(info, list)
 		got := make([]string, len(check.Replicas))
 		for i, r := range check.Replicas {
 			got[i] = string(r.State)

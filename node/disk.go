@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"tidal/node/api"
 	"tidal/node/internal/store"
 )
 
@@ -27,7 +28,10 @@ func (n *node) asDisk(err error) error {
 	id := n.o.Config.Node.ID
 	e := &DiskError{err: err}
 	trouble, known := errors.AsType[*store.DiskError](err)
+	wrong, fenced := errors.AsType[*api.Error](err)
 	switch {
+	case fenced:
+		e.Hint = wrong.Hint
 	case known && trouble.Full():
 		e.Hint = "make room on the file system of " + n.o.Config.Node.Data + ", then start the node again"
 	case errors.Is(err, store.ErrDamaged):
@@ -40,7 +44,7 @@ func (n *node) asDisk(err error) error {
 
 // isDisk reports whether an error that ended the loop is the disk's doing.
 func isDisk(err error) bool {
-	return errors.As(err, new(*store.DiskError)) || errors.Is(err, store.ErrDamaged)
+	return errors.As(err, new(*store.DiskError)) || errors.Is(err, store.ErrDamaged) || api.CodeOf(err) == api.CodeWrongDisk
 }
 
 // checkEmptied returns an error if the directory had a database with an identity,

@@ -81,6 +81,9 @@ func (n *node) reasons() []api.Reason {
 		in.Stalled = still
 	}
 	in.Full = n.space.complaint()
+	for _, l := range n.tables.Fenced() {
+		in.Fenced = append(in.Fenced, l.Name)
+	}
 	out := ready.Reasons(in)
 	if len(out) == 0 {
 		return nil

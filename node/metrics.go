@@ -50,7 +50,7 @@ func newMeters(n *node) *meters {
 			Name: "tidal_events_total", Help: "Events that this node told, by kind.",
 		}, []string{"kind"}),
 		differ: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidal_replicas_differ_total", Help: "Replicas that checks of tables, asked for at this node, found to differ.",
+			Name: "tidal_replicas_differ_total", Help: "Replicas that comparisons begun at this node found to differ.",
 		}),
 		durations: map[api.Op]prometheus.Observer{},
 	}
@@ -97,6 +97,7 @@ func newMeters(n *node) *meters {
 		}, func() float64 { return 1 }),
 	)
 	m.registry.MustRegister(snapshotMeters(n)...)
+	m.registry.MustRegister(tableMeters(n)...)
 	m.registry.MustRegister(newCertMeters(n))
 	m.registry.MustRegister(spaceMeters(n)...)
 	return m

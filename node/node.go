@@ -301,6 +301,8 @@ func (n *node) join(run context.Context, g *errgroup.Group) {
 	g.Go(func() error { return n.outbox.Run(run, n.host) })
 	g.Go(func() error { return n.cluster.Run(run) })
 	g.Go(func() error { return n.events.run(run) })
+	g.Go(func() error { return n.tables.Keep(run) })
+	g.Go(func() error { return n.compare(run) })
 }
 
 // awaitLease waits until the node has its lease, or is told to stop.

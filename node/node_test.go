@@ -32,7 +32,8 @@ type trio struct {
 	log   *slog.Logger
 
 	limits node.Limits
-	disk   vfs.FS // of every node; nil: the real one
+	faults map[string]node.Faults // of each node
+	disk   vfs.FS                 // of every node; nil: the real one
 	dial   func(c *trio, from string) func(ctx context.Context, network, address string) (net.Conn, error)
 	certs  string // directory of certificates; "": plaintext
 	web    *http.Client
@@ -121,7 +122,7 @@ func (c *trio) startWith(id string, change func(*config.Config)) {
 	}
 	go func() {
 		r.done <- node.Run(ctx, r.kill, node.Options{
-			Config: cfg, Version: "test", Log: c.log, Limits: c.limits, Disk: c.disk,
+			Config: cfg, Version: "test", Log: c.log, Limits: c.limits, Faults: c.faults[id], Disk: c.disk,
 			Listen: (&net.ListenConfig{}).Listen, Dial: dial, Reload: reload,
 		})
 	}()

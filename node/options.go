@@ -65,6 +65,8 @@ type Limits struct {
 	NodeLogBytes int64 // of all logs together; 1 GiB
 	SnapshotRate int64 // bytes a second that a node sends of snapshots; 64 MiB
 
+	CompareEvery time.Duration // how often the replicas of a table are compared; 1 h
+
 	StallAfter time.Duration // without a turn of the raft loop, the node says that it is stalled; 1 s
 	StallEnd   time.Duration // and then it ends; 30 s
 }
@@ -94,6 +96,10 @@ type Faults struct {
 	NoRequestIDs      bool          // forget at once which writes were done
 	StaleReads        bool          // answer reads without asking whether the table is still owned
 	AckBeforeSync     bool          // acknowledge what the disk does not have yet
+	UnsetFrontier     bool          // a replica is level though nobody has said how far its leader is
+	AnyTarget         bool          // hand tables over to replicas that are behind
+	AdmitOlder        bool          // let a disk in that is older than it was
+	FlipValues        bool          // store other values than those that were written
 
 	// Times after which a silent or stalled node counts as dead, and one that crashed is
 	// given tables again, for machines that cannot keep to the defaults; 0: those.

@@ -331,7 +331,7 @@ func eventStyle(e *api.Event) style {
 			return bad
 		}
 		return draining
-	case api.EventRefused, api.EventNodeRefused:
+	case api.EventRefused, api.EventNodeRefused, api.EventFenced:
 		return bad
 	case api.EventMetaLeader:
 		if e.To == "" {

@@ -67,20 +67,42 @@ func (a *app) faults(o *node.Options) error {
 			f.NeverQuiet = true
 		case "no-frontier":
 			f.NoFrontier = true
-		case "stale-reads":
-			f.StaleReads = true
-		case "ack-before-sync":
-			f.AckBeforeSync = true
+		case "compare-every":
+			o.Limits.CompareEvery, err = time.ParseDuration(value)
 		case "log-bytes":
 			o.Limits.LogBytes, err = strconv.ParseInt(value, 10, 64)
 		default:
-			err = fmt.Errorf("unknown fault %q", word)
+			if !silent(f, name) {
+				err = fmt.Errorf("unknown fault %q", word)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("TIDAL_FAULTS: %w", err)
 		}
 	}
 	return nil
+}
+
+// silent switches on a fault that loses or makes up data, and reports whether it knows
+// it.
+func silent(f *node.Faults, name string) bool {
+	switch name {
+	case "unset-frontier":
+		f.UnsetFrontier = true
+	case "any-target":
+		f.AnyTarget = true
+	case "flip-values":
+		f.FlipValues = true
+	case "admit-older":
+		f.AdmitOlder = true
+	case "stale-reads":
+		f.StaleReads = true
+	case "ack-before-sync":
+		f.AckBeforeSync = true
+	default:
+		return false
+	}
+	return true
 }
 
 // fault reads TIDAL_TOP_FAULT, the one of tidal top: goroutine or update.

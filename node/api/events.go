@@ -13,36 +13,37 @@ type EventKind string
 // The kinds. Those of the cluster are told by every node as it sees them; those of
 // a node only by the node itself.
 const (
-	EventHeartbeat    EventKind = "heartbeat"     // nothing happened: the stream lives
-	EventGap          EventKind = "gap"           // Count events are not kept any more
-	EventLease        EventKind = "lease"         // cluster: Member got a lease as Incarnation
-	EventLeaseEnded   EventKind = "lease-ended"   // cluster: that of Member, as Incarnation
-	EventDraining     EventKind = "draining"      // cluster: Member hands over what it owns
-	EventUndrained    EventKind = "undrained"     // cluster: Member takes tables again
-	EventMetaLeader   EventKind = "meta-leader"   // cluster: To leads the meta group in Term
-	EventOwner        EventKind = "owner"         // cluster: Tables went from From to To
-	EventTableCreated EventKind = "table-created" // cluster
-	EventTableDropped EventKind = "table-dropped" // cluster
-	EventReplicas     EventKind = "replicas"      // cluster: Tables have their replicas elsewhere
-	EventPhase        EventKind = "phase"         // node: it went from phase From to To
-	EventClaim        EventKind = "claim"         // node: To claims its drain
-	EventSnapshot     EventKind = "snapshot"      // node: Count snapshots were sent, taken or failed, as Why says
-	EventRefused      EventKind = "refused"       // node: Count requests were refused with the code Why
-	EventNodeRefused  EventKind = "node-refused"  // node: From does not talk to Member, which runs as Incarnation
+	EventHeartbeat    EventKind = "heartbeat"      // nothing happened: the stream lives
+	EventGap          EventKind = "gap"            // Count events are not kept any more
+	EventLease        EventKind = "lease"          // cluster: Member got a lease as Incarnation
+	EventLeaseEnded   EventKind = "lease-ended"    // cluster: that of Member, as Incarnation
+	EventDraining     EventKind = "draining"       // cluster: Member hands over what it owns
+	EventUndrained    EventKind = "undrained"      // cluster: Member takes tables again
+	EventMetaLeader   EventKind = "meta-leader"    // cluster: To leads the meta group in Term
+	EventOwner        EventKind = "owner"          // cluster: Tables went from From to To
+	EventTableCreated EventKind = "table-created"  // cluster
+	EventTableDropped EventKind = "table-dropped"  // cluster
+	EventReplicas     EventKind = "replicas"       // cluster: Tables have their replicas elsewhere
+	EventPhase        EventKind = "phase"          // node: it went from phase From to To
+	EventClaim        EventKind = "claim"          // node: To claims its drain
+	EventSnapshot     EventKind = "snapshot"       // node: Count snapshots were sent, taken or failed, as Why says
+	EventRefused      EventKind = "refused"        // node: Count requests were refused with the code Why
+	EventFenced       EventKind = "replica-fenced" // node: its replicas of Tables differ from most others and serve nothing
+	EventNodeRefused  EventKind = "node-refused"   // node: From does not talk to Member, which runs as Incarnation
 )
 
 // EventKinds returns all kinds, in the order of docs/events.md.
 func EventKinds() []EventKind {
 	return []EventKind{
 		EventHeartbeat, EventGap, EventLease, EventLeaseEnded, EventDraining, EventUndrained, EventMetaLeader, EventOwner,
-		EventTableCreated, EventTableDropped, EventReplicas, EventPhase, EventClaim, EventSnapshot, EventRefused, EventNodeRefused,
+		EventTableCreated, EventTableDropped, EventReplicas, EventPhase, EventClaim, EventSnapshot, EventRefused, EventFenced, EventNodeRefused,
 	}
 }
 
 // OfNode reports whether only the node that it happened to tells the kind.
 func (k EventKind) OfNode() bool {
 	switch k {
-	case EventPhase, EventClaim, EventSnapshot, EventRefused, EventNodeRefused:
+	case EventPhase, EventClaim, EventSnapshot, EventRefused, EventFenced, EventNodeRefused:
 		return true
 	default:
 		return false
@@ -122,6 +123,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("node %s: %d snapshots %s", e.Member, e.Count, e.Why)
 	case EventRefused:
 		return fmt.Sprintf("node %s refused %d requests: %s%s", e.Member, e.Count, e.Why, e.ofTables())
+	case EventFenced:
+		return "node " + e.Member + ": " + e.tables() + ": the replica differs from most others, and serves nothing"
 	case EventNodeRefused:
 		who := "node " + e.Member
 		if e.Incarnation != nil {

@@ -262,6 +262,7 @@ func TestWrongDisks(t *testing.T) {
 	older.start(t, "")
 	c.isRefused(t, older, "is older than the one that r")
 	older.kill()
+	ends(t, c.beside(t, process{id: "n3", name: "test", data: c.data("older")}), 3, "is older than the one that r")
 	third.start(t, "")
 	eventually(t, 60*time.Second, func() error { return c.health(2) })
 

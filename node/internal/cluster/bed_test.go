@@ -53,6 +53,7 @@ type node struct {
 	unproven  bool        // the proof of the address is switched off
 	part      bool        // a cluster without some members has the others alone as voters
 	mute      atomic.Bool // it sends no heartbeats
+	lenient   bool        // it lets older disks in
 	starts    uint32
 	fs        *vfs.MemFS
 
@@ -156,7 +157,7 @@ func (n *node) start() {
 	r.receiver, err = rafthost.NewReceiver(rafthost.ReceiverOptions{DB: r.db, Dir: "staging", Log: log})
 	check(err)
 	outbox := rafthost.NewOutbox(rafthost.OutboxOptions{DB: r.db, Carrier: sender{r}.carry, Log: log})
-	s, err := rafthost.NewStepper(rafthost.Options{DB: r.db, Sender: sender{r}, Shipper: outbox, Events: func(e rafthost.Event) {
+	s, err := rafthost.NewStepper(rafthost.Options{DB: r.db, Sender: sender{r}, Shipper: outbox, Memo: func(b *store.Batch) { r.cluster.Remember(b) }, Events: func(e rafthost.Event) {
 		r.tables.Observe(e)
 		r.cluster.Observe(e)
 	}})
@@ -167,7 +168,7 @@ func (n *node) start() {
 		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
 		Positions: func(f func(cluster.Position)) { r.tables.Positions(func(p owner.Position) { f(cluster.Position(p)) }) },
-		Log:       log, NoAddressProof: n.unproven, PartVoters: n.part, Events: func(e api.Event) {
+		Log:       log, NoAddressProof: n.unproven, PartVoters: n.part, AdmitOlder: n.lenient, Events: func(e api.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.mu.events = append(r.mu.events, e)
@@ -186,6 +187,7 @@ func (n *node) start() {
 	run(r.host.Run)
 	run(func(ctx context.Context) error { return outbox.Run(ctx, r.host) })
 	run(r.cluster.Run)
+	run(r.tables.Keep)
 	run(r.beat)
 	r.stop = func() {
 		cancel(errEnded)

@@ -84,6 +84,13 @@ type Options struct {
 	// when it has changed. After an error it is told again.
 	Leveled func(level uint64) error
 
+	// Spent reports whether this node remembers as many answers to writes as it may, of
+	// a lifetime: keyed, or made; nil: it never does.
+	Spent func(keyed bool) bool
+
+	// Unsound returns the tables whose replicas here are fenced; nil: none ever is.
+	Unsound func() []api.TableID
+
 	// Events takes what changes in the cluster; nil: nobody does. It must not wait.
 	Events func(api.Event)
 	// SuspectAfter is how long a node may say nothing, and StallAfter how long its
@@ -97,6 +104,8 @@ type Options struct {
 	NoAddressProof  bool
 	NoFrontier      bool
 	PartVoters      bool // a cluster that forms without some members has the others alone as voters
+	UnsetFrontier   bool
+	AdmitOlder      bool
 }
 
 // Cluster is this node's membership. Its methods may be called from any
@@ -117,6 +126,8 @@ type Cluster struct {
 	asked   asked         // who asks to be let go, at the meta leader
 	rolls   heardRolls    // when the holder of the roll's lock was heard, at the meta leader
 	room    room          // whose disks are full
+	burdens burdens       // who remembers as many answers as it may
+	fences  fences        // whose replicas are fenced
 
 	leveled uint64 // that Leveled was told; Open's, and then keep's own
 
@@ -198,6 +209,12 @@ func New(o Options) *Cluster {
 	}
 	if c.o.Events == nil {
 		c.o.Events = func(api.Event) {}
+	}
+	if c.o.Spent == nil {
+		c.o.Spent = func(bool) bool { return false }
+	}
+	if c.o.Unsound == nil {
+		c.o.Unsound = func() []api.TableID { return nil }
 	}
 	if c.o.Receiving == nil {
 		c.o.Receiving = func(uint64) (float64, bool) { return 0, false }

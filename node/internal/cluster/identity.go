@@ -50,7 +50,8 @@ func ReadIdentity(db *store.DB) (Identity, error) {
 // LoadIdentity reads the identity from the database and counts this start, both
 // on the disk before it returns: no two runs of a disk have the same number. A
 // new database becomes disk newDisk of the node. suffix tells copies of a disk
-// apart. A disk of another node or another cluster is refused, and nothing counted.
+// apart. A disk of another node or another cluster is refused, and so is one that
+// takes no part in its cluster any more, and nothing counted.
 func LoadIdentity(db *store.DB, cluster, node string, newDisk api.DiskID, suffix uint32) (Identity, error) {
 	id, err := ReadIdentity(db)
 	if err != nil {
@@ -65,6 +66,9 @@ func LoadIdentity(db *store.DB, cluster, node string, newDisk api.DiskID, suffix
 			f.Cluster, f.ClusterID, cluster)
 	case was == "":
 		id.Disk = newDisk
+	}
+	if err := readFence(db); err != nil {
+		return Identity{}, err
 	}
 	id.Incarnation = api.Incarnation{Node: node, Start: id.Incarnation.Start + 1, Suffix: suffix}
 	b := db.NewBatch()
@@ -117,7 +121,7 @@ func (c *Cluster) Admit(remote wire.Hello) error {
 	case node == c.o.Node:
 		return nil // its own address, to prove it
 	}
-	if err := c.older(remote); err != nil {
+	if err := c.older(remote); err != nil && !c.o.AdmitOlder {
 		return err
 	}
 	if f != nil && (remote.ClusterID.IsZero() || remote.ClusterID == f.ClusterID) {

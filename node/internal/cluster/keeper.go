@@ -42,6 +42,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 // Open opens the meta group and the tables that the disk knows of, if the node
 // belongs to a cluster and they are not open yet. Peers see nothing of it.
 func (c *Cluster) Open(ctx context.Context) error {
+	if err := c.memory.load(c.o.DB); err != nil {
+		return err
+	}
 	if !c.Formed() {
 		return nil
 	}
@@ -324,7 +327,7 @@ func (c *Cluster) holders(id api.TableID) []string {
 	}
 	var out []string
 	for _, r := range t.Replicas {
-		if l, live := v.Lease(r.Node); live && !l.Draining && r.Voter && !r.Leaving && r.Node != c.o.Node {
+		if l, live := v.Lease(r.Node); live && !l.Draining && r.Voter && !r.Leaving && r.Node != c.o.Node && c.Sound(id, r.Node) {
 			out = append(out, r.Node)
 		}
 	}

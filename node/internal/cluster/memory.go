@@ -8,6 +8,7 @@ import (
 
 	"tidal/node/api"
 	"tidal/node/internal/meta"
+	"tidal/node/internal/store"
 	"tidal/node/internal/wire"
 )
 
@@ -16,21 +17,51 @@ import (
 // a disk that is gone, what it told last is noted at once.
 const noteEvery = 4096
 
-// memory is how far the disks of other nodes have come, as they told this node in
-// its own run: start counters from hellos, synced passes from hellos, heartbeats
-// and with each batch of raft messages. Nothing is told before it is on the disk
-// that tells it, so a disk that comes back behind this has forgotten something.
+// memory is how far the disks of other nodes have come, as they told this node:
+// start counters from hellos, synced passes from hellos, heartbeats and with each
+// batch of raft messages. Nothing is told before it is on the disk that tells it, so
+// a disk that comes back behind this has forgotten something.
+//
+// It goes into each batch that the raft loop writes, so what rests on a promise is
+// never on this disk without the memory of it.
 type memory struct {
 	mu struct {
 		sync.Mutex
 		disks map[api.DiskID]*wire.Sighting
 		runs  map[string]*wire.Sighting // of each node: the disk that said hello last
+		news  map[string]bool           // of which nodes the disk here does not know
 	}
 }
 
 func (m *memory) init() {
 	m.mu.disks = map[api.DiskID]*wire.Sighting{}
 	m.mu.runs = map[string]*wire.Sighting{}
+	m.mu.news = map[string]bool{}
+}
+
+// load reads what this node remembered in the run before.
+func (m *memory) load(db *store.DB) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lo := store.NodeKey(store.NodeSeen)
+	return db.Scan(lo, store.NodeKey(store.NodeSeen+1), func(k, v []byte) error {
+		s, err := wire.DecodeSighting(v)
+		if err != nil {
+			return fmt.Errorf("what is remembered of node %s: %w", k[len(lo):], err)
+		}
+		m.mu.disks[s.Disk], m.mu.runs[string(k[len(lo):])] = &s, &s
+		return nil
+	})
+}
+
+// write adds what is new to a batch.
+func (m *memory) write(b *store.Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for node := range m.mu.news {
+		b.Set(append(store.NodeKey(store.NodeSeen), node...), wire.AppendSighting(nil, m.mu.runs[node]))
+	}
+	clear(m.mu.news)
 }
 
 // hello takes the word of an incarnation that was admitted.
@@ -47,6 +78,7 @@ func (m *memory) hello(h *wire.Hello, now time.Time) {
 	}
 	s.Pass, s.At = max(s.Pass, h.Pass), now
 	m.mu.runs[h.Incarnation.Node] = s
+	m.mu.news[h.Incarnation.Node] = true
 }
 
 // passed takes a running incarnation's word of its last synced pass.
@@ -54,7 +86,10 @@ func (m *memory) passed(from api.Incarnation, pass uint64, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.mu.runs[from.Node]; s != nil && s.Incarnation == from {
-		s.Pass, s.At = max(s.Pass, pass), now
+		if s.At = now; pass > s.Pass {
+			s.Pass = pass
+			m.mu.news[from.Node] = true
+		}
 	}
 }
 
@@ -68,11 +103,14 @@ func (m *memory) disk(disk api.DiskID) wire.Sighting {
 	return wire.Sighting{}
 }
 
+// Remember adds what this node has heard of other nodes' disks to a batch.
+func (c *Cluster) Remember(b *store.Batch) { c.memory.write(b) }
+
 // Passed takes an incarnation's word that its disk has synced a pass.
 func (c *Cluster) Passed(from api.Incarnation, pass uint64) { c.memory.passed(from, pass, time.Now()) }
 
 // remembered returns how far a disk of a node has come, by all that this node
-// knows: what it heard itself, and what the meta group was told.
+// knows: what it heard itself, in the run before too, and what the meta group was told.
 func (c *Cluster) remembered(node string, disk api.DiskID) wire.Sighting {
 	s := c.memory.disk(disk)
 	if noted, ok := c.View().Seen(node); ok && noted.Disk == disk {

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"tidal/node/api"
+	"tidal/node/internal/cluster"
+	"tidal/node/internal/store"
 	"tidal/node/internal/wire"
 )
 
@@ -174,5 +178,55 @@ func TestNoWordOfAFormerRun(t *testing.T) {
 		b.nodes["b"].kill()
 		b.nodes["b"].start()
 		b.leased("b")
+	})
+}
+
+// putBack has all nodes end at once, with what was synced, and b come back with a
+// state of its disk of before: what it has acknowledged since, others rely on.
+func (b *bed) putBack() {
+	b.Helper()
+	b.up()
+	b.create(3)
+	b.put("t1", "early")
+	old := b.nodes["b"].fs.CrashClone(vfs.CrashCloneCfg{})
+	for i := range 5 {
+		b.put("t1", fmt.Sprint("later ", i))
+	}
+	b.within(5*time.Second, "b has heard", func() bool { return b.at("b").has("t1", "later 4") })
+	for _, id := range b.ids {
+		b.nodes[id].kill()
+	}
+	b.nodes["b"].fs = old
+	b.start(b.ids...)
+}
+
+// TestAllEndAtOnce: nobody was left to have what the disks told noted, and each has on
+// its own disk what its state rests on.
+func TestAllEndAtOnce(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.putBack()
+		b.leased("a", "c")
+		b.refuses("b", "is older than the one that r", "a", "c")
+		// Each start adds to what a disk has: in the end nobody could tell.
+		b.nodes["b"].kill()
+		db, err := store.Open("db", store.Options{FS: b.nodes["b"].fs})
+		b.check(err)
+		defer func() { b.check(db.Close()) }()
+		who, err := cluster.LoadIdentity(db, "prod", "b", api.DiskID{}, 1)
+		if e := new(api.Error); !errors.As(err, &e) || e.Code != api.CodeWrongDisk || !strings.Contains(e.Message, "node b takes no part in the cluster: ") ||
+			!strings.Contains(e.Message, "is older than the one that r") || !strings.Contains(e.Hint, "`tidal node replace b`") {
+			t.Errorf("the disk starts again as %+v, %v", who, err)
+		}
+	})
+}
+
+// TestOlderDiskAdmitted: the tests above can find a cluster that lets it in.
+func TestOlderDiskAdmitted(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		for _, n := range b.nodes {
+			n.lenient = true
+		}
+		b.putBack()
+		b.leased(b.ids...)
 	})
 }

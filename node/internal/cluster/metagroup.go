@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"tidal/node/api"
@@ -123,7 +124,7 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 		Group: uint64(api.MetaGroup), Replica: own, Nodes: metaNodes(v.Members),
 		Machine: &machine{c: c, state: state}, Gauge: &c.gauge,
 		First:    func(b *store.Batch) { writeMeta(b, first) },
-		Reopen:   c.reopenMeta,
+		Arrive:   func() rafthost.Arriving { return &arriving{c: c} },
 		Restless: true, // every node acts on what it says, at once
 	}
 	for _, m := range f.Members {
@@ -138,16 +139,40 @@ func (c *Cluster) openMeta(ctx context.Context) error {
 	return nil
 }
 
-// reopenMeta returns the machine of the state that a snapshot brought. It is
-// called by the host's loop, when the snapshot is in the database.
-func (c *Cluster) reopenMeta() (rafthost.Machine, error) {
-	state, _, err := c.loadMeta(c.formation())
+// arriving is the meta group's state that comes as a snapshot.
+type arriving struct {
+	c       *Cluster
+	records [][2][]byte
+	state   *meta.State
+}
+
+// Add implements rafthost.Arriving.
+func (a *arriving) Add(key, value []byte) error {
+	a.records = append(a.records, [2][]byte{slices.Clone(key[1:]), slices.Clone(value)})
+	return nil
+}
+
+// Done implements rafthost.Arriving.
+func (a *arriving) Done() (err error) {
+	a.state, err = meta.Load(func(yield func(k, v []byte) bool) {
+		for _, r := range a.records {
+			if !yield(r[0], r[1]) {
+				return
+			}
+		}
+	})
+	a.records = nil
 	if err != nil {
-		return nil, fmt.Errorf("meta group: %w", err)
+		return fmt.Errorf("meta group: %w", err)
 	}
-	c.view.Store(state.View())
-	c.changed.fire()
-	return &machine{c: c, state: state}, nil
+	return nil
+}
+
+// Machine implements rafthost.Arriving.
+func (a *arriving) Machine() (rafthost.Machine, error) {
+	a.c.view.Store(a.state.View())
+	a.c.changed.fire()
+	return &machine{c: a.c, state: a.state}, nil
 }
 
 // Observe takes what the host tells of a group. It is called from the host's

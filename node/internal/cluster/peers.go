@@ -53,6 +53,8 @@ func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
 	if c.directory.heard(from, hb) || changed {
 		c.changed.fire()
 	}
+	c.fences.heard(from.Node, hb.Fenced)
+	c.burdens.heard(from.Node, burden{made: hb.SpentMade, keyed: hb.SpentKeyed})
 	if others, changed := c.room.heard(from.Node, hb.Crowded); changed {
 		c.o.Host.CrowdedPeers(others)
 		c.changed.fire()
@@ -67,6 +69,7 @@ func (c *Cluster) Beat(peer string, full bool) *wire.Heartbeat { //nolint:revive
 	}
 	hb := &wire.Heartbeat{
 		Pass: c.o.Host.Synced(), Full: full, Hears: c.pulses.living(), Age: c.o.Host.Idle(), Crowded: c.room.own.Load(),
+		SpentMade: c.o.Spent(false), SpentKeyed: c.o.Spent(true), Fenced: c.o.Unsound(),
 	}
 	c.directory.beat(peer, hb, func(id api.TableID) uint64 {
 		l, _ := c.o.Tables.Local(id)
@@ -232,8 +235,9 @@ func (c *Cluster) updateLevel() bool {
 			continue // keep opens it
 		}
 		latch := c.mu.level[id]
-		latch.Heard(c.frontierLocked(&l))
-		if l.State.Owns {
+		word := c.frontierLocked(&l)
+		latch.Heard(word)
+		if l.State.Owns || c.o.UnsetFrontier && word == (ready.Frontier{}) {
 			latch.Lead()
 		}
 		if latch.Applied(l.Applied) {

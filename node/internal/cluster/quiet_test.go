@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -65,5 +66,36 @@ func TestQuickRestartIsNoticed(t *testing.T) {
 		t.Logf("after %v", took)
 		b.quiet(b.ids...)
 		b.within(10*time.Second, "b is ready", func() bool { return len(b.at("b").reasons()) == 0 })
+	})
+}
+
+// TestForgettingIsOneEntry: tables that were written to forget what they have answered,
+// with one entry each, and are quiet again.
+func TestForgettingIsOneEntry(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.idle()
+		remembered := func() (bytes int64, applied uint64) {
+			for _, id := range b.ids {
+				bytes += b.at(id).tables.Remembered(false)
+				for _, l := range b.at(id).tables.All() {
+					applied += l.Applied
+				}
+			}
+			return bytes, applied
+		}
+		for i := range 6 {
+			b.put(fmt.Sprint("t", i), "row")
+		}
+		b.quiet(b.ids...)
+		bytes, wrote := remembered()
+		if bytes == 0 {
+			t.Fatal("nothing is remembered")
+		}
+		b.within(time.Minute, "all is forgotten", func() bool { bytes, _ := remembered(); return bytes == 0 })
+		b.quiet(b.ids...)
+		b.never(time.Minute, "there are more entries than one for each table", func() bool {
+			_, applied := remembered()
+			return applied != wrote+6*3 || b.at("a").host.Awake()+b.at("b").host.Awake()+b.at("c").host.Awake() > 3
+		})
 	})
 }

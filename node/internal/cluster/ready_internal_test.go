@@ -96,3 +96,27 @@ func TestSilenceIsNoLeaderless(t *testing.T) {
 		t.Error("held up by a table that nobody leads")
 	}
 }
+
+// TestUnsetFrontier: a replica that nobody has told how far the others are is not
+// level, however much it has applied.
+func TestUnsetFrontier(t *testing.T) {
+	level := func(unset bool) bool {
+		w := newWorld(t)
+		w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
+		c := still(w.state.View())
+		table, _ := c.TableID("t")
+		c.o.Tables = &holder{open: true, Replica: Replica{Name: "t", ID: table, Applied: 5, Commit: 5}}
+		c.o.Host, c.reconciled, c.o.UnsetFrontier = &rafthost.Host{}, c.View(), unset
+		c.mu.meta.Lead()
+		c.mu.lease.granted = true
+		c.expect(table)
+		c.directory.heard(inc("b", 1), &wire.Heartbeat{Full: true}) // which owns nothing yet
+		return c.updateLevel()
+	}
+	if level(false) {
+		t.Error("level, and nobody said how far the others are")
+	}
+	if !level(true) {
+		t.Error("not level with the fault: this test cannot find it")
+	}
+}

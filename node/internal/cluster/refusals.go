@@ -94,6 +94,9 @@ func (c *Cluster) Fenced(by api.Incarnation, why *api.Error) {
 		Code: api.CodeWrongDisk, Hint: why.Hint,
 		Message: fmt.Sprintf("node %s takes no part in the cluster: %s refuses it: %s", c.o.Node, by, why.Message),
 	})
+	if err := writeFence(c.o.DB, c.fenced.Load()); err != nil {
+		c.o.Log.Error("that this disk takes no part any more is not written to it", "error", err)
+	}
 	c.o.Log.Error("this node takes no part in the cluster any more", "peer_incarnation", by.String(), "reason", why.Message, "hint", why.Hint)
 	own := c.o.Identity.Incarnation
 	c.o.Events(api.Event{Kind: api.EventNodeRefused, Member: c.o.Node, Incarnation: &own, From: by.Node, Why: why.Message})

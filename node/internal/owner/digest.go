@@ -12,8 +12,12 @@ import (
 	"tidal/node/internal/table"
 )
 
-// digestRate is how fast a replica is read for its digest, in bytes a second.
-const digestRate = 64 << 20
+// How fast a replica is read for its digest, in bytes a second: for somebody who waits,
+// and for nobody.
+const (
+	DigestRate = 64 << 20
+	IdleRate   = 16 << 20
+)
 
 // looks are those who wait for a view of a replica at the next mark.
 type looks struct {
@@ -79,10 +83,10 @@ func (l *looks) take(db *store.DB, id api.TableID) {
 }
 
 // Digest waits for the next mark in the table's order, and returns its index and the
-// hash of all that the replica here had then. Two replicas that were asked before one mark, and
+// hash of all that the replica here had then, read at a rate. Two replicas that were asked before one mark, and
 // applied the same entries, return the same. Errors: rafthost.ErrNoGroup, what ends
 // ctx, and those of the disk.
-func (t *Tables) Digest(ctx context.Context, id api.TableID) (index uint64, hash [32]byte, err error) {
+func (t *Tables) Digest(ctx context.Context, id api.TableID, rate int) (index uint64, hash [32]byte, err error) {
 	r := t.find(id)
 	if r == nil {
 		return 0, hash, rafthost.ErrNoGroup
@@ -96,7 +100,7 @@ func (t *Tables) Digest(ctx context.Context, id api.TableID) (index uint64, hash
 		if got.err != nil {
 			return 0, hash, got.err
 		}
-		hash, err = table.HashView(got.view, pacer(ctx, digestRate))
+		hash, err = table.HashView(got.view, pacer(ctx, rate))
 		return got.index, hash, errors.Join(err, got.view.Close())
 	}
 }

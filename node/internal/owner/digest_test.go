@@ -24,7 +24,7 @@ func (c *trio) digests(ctx context.Context) (index map[string]uint64, hash map[s
 	var wg sync.WaitGroup
 	for id, n := range c.nodes {
 		wg.Go(func() {
-			i, h, err := n.tables.Digest(ctx, table)
+			i, h, err := n.tables.Digest(ctx, table, owner.DigestRate)
 			mu.Lock()
 			defer mu.Unlock()
 			if index[id], hash[id] = i, h; err != nil {
@@ -90,13 +90,13 @@ func TestDigestEnds(t *testing.T) {
 	a := c.open("a")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("over"))
 	defer cancel()
-	if _, _, err := a.tables.Digest(ctx, table); err == nil || err.Error() != "over" {
+	if _, _, err := a.tables.Digest(ctx, table, owner.DigestRate); err == nil || err.Error() != "over" {
 		t.Errorf("no mark came, and the answer is %v", err)
 	}
 	if n := a.tables.Looking(table); n != 0 {
 		t.Errorf("%d wait still", n)
 	}
-	if _, _, err := a.tables.Digest(t.Context(), 99); !errors.Is(err, rafthost.ErrNoGroup) {
+	if _, _, err := a.tables.Digest(t.Context(), 99, owner.DigestRate); !errors.Is(err, rafthost.ErrNoGroup) {
 		t.Errorf("of a table that is not here: %v", err)
 	}
 	if err := c.nodes["b"].tables.Mark(t.Context(), table); !errors.Is(err, rafthost.ErrNotLeader) {

@@ -22,7 +22,7 @@ import (
 const Reach = 1024
 
 // ErrBehind says that the replica that should take a table over lacks too much
-// of it, or has not answered lately.
+// of it, has not answered lately, or is fenced.
 var ErrBehind = errors.New("the replica is not level")
 
 // Options are what Tables need.
@@ -31,14 +31,28 @@ type Options struct {
 	DB   *store.DB
 	Host *rafthost.Host
 	// MadeBytes and KeyedBytes bound what a table remembers of its answers; 0: as
-	// table.Machine.Bound says.
-	MadeBytes, KeyedBytes int64
+	// table.Machine.Bound says. Those of NodeMadeBytes and NodeKeyedBytes bound all
+	// tables together; 0: as the constants of package table.
+	MadeBytes, KeyedBytes         int64
+	NodeMadeBytes, NodeKeyedBytes int64
+	// Spent returns another node with a replica of the table that remembers as many
+	// answers of a lifetime as it may, "" for none; nil: there never is one.
+	Spent func(id api.TableID, keyed bool) string
 	// MayWrite returns an error if no row may be written to a table now, for want of
 	// space on disks; nil: it always may.
 	MayWrite func(api.TableID) error
+	// OnFence is told of each table whose replica here is fenced; nil: nobody is.
+	OnFence func(table string)
+	// Sound reports whether a node says of its replica of a table that it is not fenced;
+	// nil: none ever is.
+	Sound func(id api.TableID, node string) bool
 	// Hold keeps a table without an owner for so long before each hand-over: a
 	// fault for tests.
 	Hold time.Duration
+	// AnyTarget hands tables over to whoever has a replica, level or not: a fault.
+	AnyTarget bool
+	// Defect breaks the tables' machines: a fault.
+	Defect table.Defect
 	// NoIDs has tables forget at once which writes they have done: a fault too.
 	NoIDs bool
 	// StaleReads answers reads without asking whether this node still owns the table:
@@ -53,6 +67,8 @@ type Tables struct {
 	made    time.Time
 	watched atomic.Int32 // tables whose writes are counted
 	swept   atomic.Int64 // span in which it was last looked which of them rest
+	budget  *table.Budget
+	fenced  atomic.Int64 // replicas that are
 	mu      struct {
 		sync.RWMutex
 		open map[api.TableID]*replica
@@ -72,8 +88,11 @@ type replica struct {
 	held  atomic.Bool // by Hold
 	looks looks
 	late  atomic.Pointer[late] // nil while its writes are not counted
+	// fenced: the replica differs from most others, and serves nothing.
+	fenced atomic.Bool
 
-	ticked atomic.Int64 // when the clock was last moved for a write that found no room
+	opened time.Duration // on the host's clock
+	ticked atomic.Int64  // when the clock was last moved for a write that found no room
 }
 
 // shape is where the replicas of a table are. It never changes.
@@ -97,6 +116,7 @@ func (r *replica) node(id uint64) string { return r.shape.Load().nodes[id] }
 func New(o Options) *Tables {
 	t := &Tables{o: o, made: time.Now()}
 	t.swept.Store(-1)
+	t.budget = table.NewBudget(cmp.Or(o.NodeMadeBytes, table.NodeMadeBytes), cmp.Or(o.NodeKeyedBytes, table.NodeKeyedBytes))
 	t.mu.open = map[api.TableID]*replica{}
 	return t
 }
@@ -127,15 +147,19 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 	if err != nil {
 		return err
 	}
-	r := &replica{info: *info, id: own.ID}
+	r := &replica{info: *info, id: own.ID, opened: t.o.Host.Clock()}
 	r.table.Store(m)
 	r.shape.Store(newShape(info))
 	r.state.Store(&rafthost.State{Replica: own.ID})
+	if err := t.readFence(r); err != nil {
+		return err
+	}
 	g := rafthost.GroupOptions{
 		Group: uint64(info.ID), Replica: own.ID, Nodes: r.shape.Load().nodes, Voters: info.First,
 		Machine: machine{m, r, t.o.DB}, Gauge: &r.gauge,
-		Reopen: func() (rafthost.Machine, error) { return t.reopen(r) },
+		Arrive: func() rafthost.Arriving { return t.arrive(r) },
 	}
+	m.Join(t.budget)
 	t.mu.Lock()
 	t.mu.open[info.ID], t.mu.order = r, nil
 	t.mu.Unlock()
@@ -150,9 +174,14 @@ func (t *Tables) Open(ctx context.Context, info *wire.Table) error {
 func (t *Tables) machine(id api.TableID) (*table.Machine, error) {
 	m, err := table.Open(t.o.DB, id)
 	if err == nil {
-		m.Bound(t.o.MadeBytes, t.o.KeyedBytes)
+		t.bound(m)
 	}
 	return m, err
+}
+
+func (t *Tables) bound(m *table.Machine) {
+	m.Bound(t.o.MadeBytes, t.o.KeyedBytes)
+	m.Break(t.o.Defect)
 }
 
 // Cut implements rafthost.Cutter.
@@ -164,14 +193,31 @@ func (m machine) Committed() {
 	m.r.looks.take(m.db, m.r.info.ID)
 }
 
-// reopen returns the machine of a table as a snapshot brought it.
-func (t *Tables) reopen(r *replica) (rafthost.Machine, error) {
-	m, err := t.machine(r.info.ID)
-	if err != nil {
-		return nil, err
-	}
-	r.table.Store(m)
-	return machine{m, r, t.o.DB}, nil
+// arriving is a table that comes as a snapshot.
+type arriving struct {
+	*table.Arrival
+
+	t *Tables
+	r *replica
+}
+
+func (t *Tables) arrive(r *replica) rafthost.Arriving {
+	return arriving{table.Arrive(t.o.DB, r.info.ID), t, r}
+}
+
+// Done implements rafthost.Arriving.
+func (a arriving) Done() error {
+	a.t.bound(a.Arrival.Machine())
+	return nil
+}
+
+// Machine implements rafthost.Arriving.
+func (a arriving) Machine() (rafthost.Machine, error) {
+	m := a.Arrival.Machine()
+	a.r.table.Load().Leave()
+	m.Join(a.t.budget)
+	a.r.table.Store(m)
+	return machine{m, a.r, a.t.o.DB}, a.t.unfence(a.r)
 }
 
 // Update takes over where the replicas of an open table are now. Errors: those of
@@ -194,13 +240,21 @@ func (t *Tables) Drop(ctx context.Context, id api.TableID) error {
 	if err := t.o.Host.Remove(ctx, uint64(id)); err != nil && !errors.Is(err, rafthost.ErrNoGroup) {
 		return fmt.Errorf("drop table %s: %w", id, err)
 	}
+	r := t.find(id)
 	t.forget(id)
-	return nil
+	if r == nil {
+		return nil
+	}
+	return t.unfence(r)
 }
 
+// forget drops a replica that the host has not, or has no more.
 func (t *Tables) forget(id api.TableID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if r := t.mu.open[id]; r != nil {
+		r.table.Load().Leave()
+	}
 	delete(t.mu.open, id)
 	t.mu.order = nil
 }
@@ -297,9 +351,14 @@ func (t *Tables) Execute(ctx context.Context, id api.TableID, req *api.Request) 
 	switch {
 	case r == nil:
 		return nil, &api.Error{Code: api.CodeStaleOwner, Message: "node " + t.o.Node + " holds no replica of the table"}
+	case req.Local && r.fenced.Load():
+		return nil, &api.Error{
+			Code: api.CodeNotReady, Message: "the replica of table " + r.info.Name + " on node " + t.o.Node + " differs from the others, and answers nothing",
+			Hint: "ask without consistency=local, or ask another node",
+		}
 	case req.Local:
 		return t.read(r, req)
-	case r.held.Load():
+	case r.held.Load(), r.fenced.Load() && r.state.Load().Leads:
 		return nil, &api.Error{Code: api.CodeNoOwner, Message: "the table is being handed over"}
 	}
 	if s := r.state.Load(); !s.Leads {
@@ -423,12 +482,9 @@ func (t *Tables) HandOver(ctx context.Context, id api.TableID, node string) erro
 	if r == nil {
 		return rafthost.ErrNoGroup
 	}
-	to, err := t.o.Host.Level(ctx, uint64(id), node, Reach)
+	to, err := t.target(ctx, r, node)
 	if err != nil {
 		return err
-	}
-	if to == 0 {
-		return ErrBehind
 	}
 	if t.o.Hold > 0 {
 		r.held.Store(true)
@@ -439,4 +495,24 @@ func (t *Tables) HandOver(ctx context.Context, id api.TableID, node string) erro
 		}
 	}
 	return t.o.Host.Transfer(ctx, uint64(id), to)
+}
+
+// target returns a node's replica of a table that this node owns, if it may be handed
+// to it.
+func (t *Tables) target(ctx context.Context, r *replica, node string) (uint64, error) {
+	if t.o.AnyTarget {
+		for id, n := range r.shape.Load().nodes {
+			if n == node {
+				return id, nil
+			}
+		}
+	}
+	if t.o.Sound != nil && !t.o.Sound(r.info.ID, node) {
+		return 0, ErrBehind
+	}
+	to, err := t.o.Host.Level(ctx, uint64(r.info.ID), node, Reach)
+	if err == nil && to == 0 {
+		err = ErrBehind
+	}
+	return to, err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -453,6 +454,37 @@ func TestHandOver(t *testing.T) {
 	_, err = a.tables.Execute(t.Context(), table, request(api.OpPut, "k", "v"))
 	if e := c.code("the former owner", err, api.CodeStaleOwner); e.Owner != "b" && e.Owner != "" {
 		t.Errorf("it names %q", e.Owner)
+	}
+}
+
+// TestBehindIsNoTarget hands a table to a replica that gets no entries: nothing happens
+// to the table. Without the look at how far the replica is, whoever writes waits until
+// the hand-over has failed.
+func TestBehindIsNoTarget(t *testing.T) {
+	waited := func(anyTarget bool) (wait time.Duration, err error) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newTrioWith(t, owner.Options{AnyTarget: anyTarget})
+			a := c.open("a")
+			c.cut(func(_, to string, m wire.RaftMessage) bool { return to == "c" && m.GetType() == pb.MsgApp })
+			for i := range owner.Reach + 2 {
+				_, e := a.tables.Execute(t.Context(), table, request(api.OpPut, fmt.Sprint("k", i), "v"))
+				c.check(e)
+			}
+			over := make(chan error, 1)
+			go func() { over <- a.tables.HandOver(t.Context(), table, "c") }()
+			synctest.Wait()
+			began := time.Now()
+			_, e := a.tables.Execute(t.Context(), table, request(api.OpPut, "meanwhile", "v"))
+			c.check(e)
+			err, wait = <-over, time.Since(began)
+		})
+		return wait, err
+	}
+	if wait, err := waited(false); !errors.Is(err, owner.ErrBehind) || wait > 0 {
+		t.Errorf("the hand-over ended with %v, and a write waited for %s", err, wait)
+	}
+	if wait, err := waited(true); errors.Is(err, owner.ErrBehind) || wait < 100*time.Millisecond {
+		t.Errorf("with the fault the hand-over ended with %v, and a write waited for %s: this test cannot find it", err, wait)
 	}
 }
 

@@ -44,7 +44,7 @@ type group struct {
 	log     *raftlog.Log
 	rn      *raft.RawNode
 	machine Machine
-	reopen  func() (Machine, error)
+	arrive  func() Arriving
 	gauge   *Gauge
 	nodes   map[uint64]string
 	state   State
@@ -137,7 +137,7 @@ func openGroup(o Options, cache *raftlog.Cache, g GroupOptions, sync func(*store
 		lostAs = ErrNotLeader
 	}
 	return &group{
-		id: g.Group, log: log, rn: rn, machine: g.Machine, reopen: g.Reopen, gauge: gauge, nodes: g.Nodes,
+		id: g.Group, log: log, rn: rn, machine: g.Machine, arrive: g.Arrive, gauge: gauge, nodes: g.Nodes,
 		state:    State{Replica: g.Replica, Term: log.Hard().Term},
 		appended: map[[16]byte][]proposal{}, lostAs: lostAs,
 		restless: g.Restless, vital: g.Vital,

@@ -330,6 +330,17 @@ func (h *Host) Level(ctx context.Context, group uint64, node string, reach uint6
 	return 0, nil
 }
 
+// Arrive returns what takes in a snapshot that comes for a group's replica here.
+// Errors: ErrNoGroup, ErrUnwanted, ErrBusy, ErrStopped, or the end of ctx.
+func (h *Host) Arrive(ctx context.Context, group uint64) (Arriving, error) {
+	a, err := h.wait(ctx, ErrStopped, func(s *Stepper, done func(any, error)) {
+		a, err := s.Arrive(group)
+		done(a, err)
+	})
+	in, _ := a.(Arriving) // nil with an error
+	return in, err
+}
+
 // Install makes a snapshot that is staged the state of its replica, and returns
 // once that is on the disk, also if ctx ends: until then the stage is the host's. Errors:
 // ErrNoGroup, ErrUnwanted, ErrBusy or ErrStopped: the replica is as it was.

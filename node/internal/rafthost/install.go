@@ -32,9 +32,6 @@ func (s *Stepper) Install(st *Stage, done func(error)) {
 	case g == nil || h.To != g.state.Replica || g.nodes[h.From] == "" || h.From == h.To || !st.whole:
 		done(ErrNoGroup)
 		return
-	case g.reopen == nil:
-		done(ErrUnwanted)
-		return
 	case g.arrival != nil:
 		done(ErrBusy)
 		return
@@ -42,6 +39,19 @@ func (s *Stepper) Install(st *Stage, done func(error)) {
 	g.arrival = &arrival{stage: st, done: done}
 	_ = g.rn.Step(h.Message()) // what it does not like it ignores: see greet
 	s.touch(g)
+}
+
+// Arrive returns what takes in a snapshot that comes for a group's replica here.
+// Errors: ErrNoGroup, or ErrUnwanted if it takes none.
+func (s *Stepper) Arrive(group uint64) (Arriving, error) {
+	switch g := s.groups[group]; {
+	case g == nil:
+		return nil, ErrNoGroup
+	case g.arrive == nil:
+		return nil, ErrUnwanted
+	default:
+		return g.arrive(), nil
+	}
 }
 
 // greet looks whether raft took the snapshot that it was told of before this
@@ -75,9 +85,9 @@ func (s *Stepper) ingest(g *group, m *pb.Message) error {
 		return fmt.Errorf("group %d: take a snapshot: %w", g.id, err)
 	}
 	g.log.Restore(a, h)
-	machine, err := g.reopen()
+	machine, err := g.arrival.stage.arriving.Machine()
 	if err != nil {
-		return fmt.Errorf("group %d: open what a snapshot brought: %w", g.id, err)
+		return fmt.Errorf("group %d: go on from a snapshot: %w", g.id, err)
 	}
 	g.machine = machine
 	g.told = 0

@@ -1,9 +1,33 @@
 package rafthost
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"testing"
+
+	"tidal/node/internal/store"
 )
+
+// TestRaftPanics: what the disk did is told as that, whatever raft was at, and the rest
+// as a defect.
+func TestRaftPanics(t *testing.T) {
+	panicked := func(f string, v ...any) (what any) {
+		defer func() { what = recover() }()
+		raftLogger{group: 7}.Panicf(f, v...)
+		return nil
+	}
+	gone := fmt.Errorf("group 7: %w: entry 5 is missing on the disk", store.ErrDamaged)
+	if err, ok := panicked("unexpected error when getting unapplied entries (%v)", gone).(error); !ok || !errors.Is(err, gone) {
+		t.Errorf("an entry that is gone ends the loop with %v", err)
+	}
+	if err, ok := panicked("tocommit(%d) is out of range [lastIndex(%d)]. Was the raft log corrupted, truncated, or lost?", 9, 5).(error); !ok || !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("a disk that was put back ends the loop with %v", err)
+	}
+	if text, ok := panicked("%x stepped empty MsgProp", 7).(string); !ok || text != "raft group 7: 7 stepped empty MsgProp" {
+		t.Errorf("a defect ends the loop with %q", text)
+	}
+}
 
 // TestShare divides what all logs may keep together: the longest give most, and
 // no log that is short enough gives anything.

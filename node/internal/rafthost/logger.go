@@ -1,6 +1,7 @@
 package rafthost
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,13 +26,18 @@ func (l raftLogger) Fatal(v ...any)            { l.die(fmt.Sprint(v...)) }
 func (l raftLogger) Fatalf(f string, v ...any) { l.die(fmt.Sprintf(f, v...)) }
 func (l raftLogger) Panic(v ...any)            { l.die(fmt.Sprint(v...)) }
 
-// Panicf tells one thing that raft cannot survive from a defect: a leader that
-// counts on entries which this disk had acknowledged, and has no more.
+// Panicf tells a disk's doing from a defect: a leader that counts on entries which this
+// disk had acknowledged, and has no more, or what the disk itself was asked for.
 func (l raftLogger) Panicf(f string, v ...any) {
 	if strings.HasPrefix(f, "tocommit(%d) is out of range [lastIndex(%d)]") && len(v) == 2 {
 		//nolint:forbidigo // raft expects it not to return
 		panic(fmt.Errorf("raft group %d: %w: the others know that entries up to %d were acknowledged by this disk, and it has them up to %d: "+
 			"it was put back to an older state, or has lost writes that it had confirmed", l.group, store.ErrDamaged, v[0], v[1]))
+	}
+	for _, x := range v {
+		if err, ok := x.(error); ok && errors.Is(err, store.ErrDamaged) {
+			panic(fmt.Errorf("raft group %d: %w", l.group, err)) //nolint:forbidigo // likewise
+		}
 	}
 	l.die(fmt.Sprintf(f, v...))
 }

@@ -49,6 +49,8 @@ type node struct {
 	events   []rafthost.Event
 	out      []parcel
 	owed     []rafthost.Shipment
+	passing  bool
+	hosted   bool // a host makes its passes
 }
 
 type parcel struct {
@@ -164,7 +166,7 @@ func (n *node) options(group uint64) rafthost.GroupOptions {
 	o := rafthost.GroupOptions{
 		Group: group, Replica: replica(group, n.at), Nodes: map[uint64]string{},
 		Machine: n.machines[group], Gauge: n.gauges[group], Restless: n.f.restless, Vital: n.f.vital,
-		Reopen: func() (rafthost.Machine, error) { return n.reopen(group) },
+		Arrive: func() rafthost.Arriving { return &arriving{n: n, m: &machine{group: group}} },
 	}
 	for at := 1; at <= 3; at++ {
 		o.Nodes[replica(group, at)] = fmt.Sprint("n", at)
@@ -205,7 +207,9 @@ func (n *node) crash() {
 
 func (n *node) pass() {
 	n.f.Helper()
+	n.passing = true
 	n.f.check(n.stepper.Pass(n.f.now))
+	n.passing = false
 }
 
 // settle makes passes and delivers messages until nothing moves.

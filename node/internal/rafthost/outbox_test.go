@@ -224,7 +224,7 @@ func newReceiving(t *testing.T) *receiving {
 	if _, err := follower.fs.Stat("staging"); err == nil {
 		t.Error("what a former life had staged is still there")
 	}
-	r.host = rafthost.NewHost(follower.stepper, time.Hour)
+	r.host, follower.hosted = rafthost.NewHost(follower.stepper, time.Hour), true
 	return r
 }
 

@@ -21,17 +21,40 @@ import (
 // Ship implements rafthost.Shipper: it waits until the test carries it.
 func (n *node) Ship(s rafthost.Shipment) { n.owed = append(n.owed, s) }
 
-// reopen returns a machine of what a snapshot brought. It has applied what is in
-// the database.
-func (n *node) reopen(group uint64) (rafthost.Machine, error) {
-	m := &machine{group: group}
-	lo := store.GroupKey(group, store.SubState)
-	err := n.db.Scan(lo, store.GroupEnd(group, store.SubState), func(k, v []byte) error {
-		m.applied = append(m.applied, rafthost.Entry{Index: binary.BigEndian.Uint64(k[len(lo):]), Data: slices.Clone(v)})
-		return nil
-	})
-	n.machines[group] = m
-	return m, err
+// arriving has applied what a snapshot brings.
+type arriving struct {
+	n     *node
+	m     *machine
+	whole bool
+}
+
+// Add implements rafthost.Arriving.
+func (a *arriving) Add(key, value []byte) error {
+	a.outside()
+	a.m.applied = append(a.m.applied, rafthost.Entry{Index: binary.BigEndian.Uint64(key[1:]), Data: slices.Clone(value)})
+	return nil
+}
+
+// Done implements rafthost.Arriving.
+func (a *arriving) Done() error {
+	a.outside()
+	a.whole = true
+	return nil
+}
+
+func (a *arriving) outside() {
+	if a.n.passing || a.whole {
+		a.n.f.Errorf("%s is given what a snapshot brings by the loop, or after its end", a.n.id)
+	}
+}
+
+// Machine implements rafthost.Arriving.
+func (a *arriving) Machine() (rafthost.Machine, error) {
+	if !a.n.passing && !a.n.hosted || !a.whole {
+		a.n.f.Errorf("%s takes over a snapshot outside the loop, or before it is whole", a.n.id)
+	}
+	a.n.machines[a.m.group] = a.m
+	return a.m, nil
 }
 
 // texts are what a replica has in its database, in order.
@@ -74,7 +97,7 @@ func (n *node) parts(s rafthost.Shipment, defect rafthost.Defect) [][]byte {
 // stage puts a snapshot beside a node's database.
 func (n *node) stage(parts [][]byte) *rafthost.Stage {
 	n.f.Helper()
-	st, err := rafthost.NewStage(n.db, "staging/1", parts[0])
+	st, err := rafthost.NewStage(n.db, "staging/1", parts[0], n.stepper.Arrive)
 	n.f.check(err)
 	whole := false
 	for _, p := range parts[1:] {
@@ -318,7 +341,7 @@ func TestStageChecks(t *testing.T) {
 		{"a part of a kind that nobody knows", damage(2, 0)},
 		{"a part after the end", func(p [][]byte) [][]byte { return append(p, p[1]) }},
 	} {
-		st, err := rafthost.NewStage(f.nodes[1].db, "staging/1", parts[0])
+		st, err := rafthost.NewStage(f.nodes[1].db, "staging/1", parts[0], f.nodes[1].stepper.Arrive)
 		f.check(err)
 		whole := false
 		for _, p := range test.change(slices.Clone(parts))[1:] {
@@ -336,7 +359,7 @@ func TestStageChecks(t *testing.T) {
 			t.Errorf("%s: the stage is still there", test.name)
 		}
 	}
-	if _, err := rafthost.NewStage(f.nodes[1].db, "staging/1", parts[1]); err == nil {
+	if _, err := rafthost.NewStage(f.nodes[1].db, "staging/1", parts[1], f.nodes[1].stepper.Arrive); err == nil {
 		t.Error("a snapshot begins with pairs")
 	}
 }

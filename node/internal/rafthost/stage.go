@@ -19,9 +19,10 @@ var errDamaged = errors.New("the snapshot is not what its sender said")
 // Stage is a snapshot on its way in: files outside the database, which become a
 // replica's state all at once or not at all. It is used by one goroutine.
 type Stage struct {
-	db   *store.DB
-	dir  string
-	head wire.Snapshot
+	db       *store.DB
+	dir      string
+	head     wire.Snapshot
+	arriving Arriving
 
 	files []string    // that are written
 	file  *store.File // under way, or nil
@@ -34,16 +35,21 @@ type Stage struct {
 }
 
 // NewStage begins with the first part of a snapshot. dir is the stage's own, on
-// the file system of the database; what is in it goes.
-func NewStage(db *store.DB, dir string, first []byte) (*Stage, error) {
+// the file system of the database; what is in it goes. arrive returns what takes in
+// the pairs of a group.
+func NewStage(db *store.DB, dir string, first []byte, arrive func(group uint64) (Arriving, error)) (*Stage, error) {
 	head, err := wire.DecodeSnapshot(first)
+	if err != nil {
+		return nil, err
+	}
+	arriving, err := arrive(head.Group)
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(db.RemoveFolder(dir), db.MakeFolder(dir)); err != nil {
 		return nil, err
 	}
-	return &Stage{db: db, dir: dir, head: head}, nil
+	return &Stage{db: db, dir: dir, head: head, arriving: arriving}, nil
 }
 
 // Head says what the snapshot is.
@@ -71,7 +77,7 @@ func (s *Stage) Take(part []byte) (whole bool, err error) {
 			errDamaged, s.pairs, s.bytes, s.sum, s.head.Pairs, s.head.Bytes, sum)
 	}
 	s.whole = true
-	return true, s.closeFile()
+	return true, errors.Join(s.arriving.Done(), s.closeFile())
 }
 
 func (s *Stage) add(key, value []byte) error {
@@ -84,6 +90,9 @@ func (s *Stage) add(key, value []byte) error {
 		}
 	}
 	if err := s.file.Set(append(store.GroupKey(s.head.Group, key[0]), key[1:]...), value); err != nil {
+		return err
+	}
+	if err := s.arriving.Add(key, value); err != nil {
 		return err
 	}
 	s.last = append(s.last[:0], key...)

@@ -49,7 +49,7 @@ func FuzzStage(f *testing.F) {
 				t.Error(bad)
 			}
 		}()
-		s, err := rafthost.NewStage(db, "stage", head)
+		s, err := rafthost.NewStage(db, "stage", head, func(uint64) (rafthost.Arriving, error) { return nowhereIn{}, nil })
 		if err != nil {
 			return
 		}
@@ -67,3 +67,15 @@ func FuzzStage(f *testing.F) {
 		}
 	})
 }
+
+// nowhereIn takes all pairs and keeps none.
+type nowhereIn struct{}
+
+// Add implements rafthost.Arriving.
+func (nowhereIn) Add(_, _ []byte) error { return nil }
+
+// Done implements rafthost.Arriving.
+func (nowhereIn) Done() error { return nil }
+
+// Machine implements rafthost.Arriving.
+func (nowhereIn) Machine() (rafthost.Machine, error) { return nil, rafthost.ErrUnwanted }

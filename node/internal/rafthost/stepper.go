@@ -60,6 +60,9 @@ func NewStepper(o Options) (*Stepper, error) {
 	if o.NodeLogBytes == 0 {
 		o.NodeLogBytes = 1 << 30
 	}
+	if o.Memo == nil {
+		o.Memo = func(*store.Batch) {}
+	}
 	if o.Events == nil {
 		o.Events = func(Event) {}
 	}
@@ -402,7 +405,7 @@ func (s *Stepper) apply(works []work) error {
 		if err := b.Close(); err != nil {
 			return err
 		}
-	} else if err := b.Commit(false); err != nil {
+	} else if err := s.commitApplies(b); err != nil {
 		return err
 	}
 	for _, w := range works {
@@ -423,6 +426,11 @@ func (s *Stepper) apply(works []work) error {
 	return nil
 }
 
+func (s *Stepper) commitApplies(b *store.Batch) error {
+	s.o.Memo(b)
+	return b.Commit(false)
+}
+
 // write puts entries and hard states of all groups into one batch, and syncs it
 // if anything waits for it.
 func (s *Stepper) write(works []work) error {
@@ -434,9 +442,11 @@ func (s *Stepper) write(works []work) error {
 		}
 		sync = sync || w.appendMsg != nil && len(w.appendResps) > 0
 	}
-	switch {
-	case b.Empty():
+	if b.Empty() {
 		return b.Close()
+	}
+	s.o.Memo(b)
+	switch {
 	case !sync || s.o.Defect == AckBeforeSync:
 		return b.Commit(false)
 	}

@@ -58,16 +58,29 @@ type Cutter interface {
 	Cut() bool
 }
 
+// Arriving becomes the machine of a replica when a snapshot takes the place of all
+// that it had. It is filled while the snapshot comes, outside the loop, so that the
+// loop need not read what may be hundreds of megabytes.
+type Arriving interface {
+	// Add takes a pair of the machine's state; the key begins with its keyspace. Both
+	// are the caller's.
+	Add(key, value []byte) error
+	// Done is called once all pairs were added.
+	Done() error
+	// Machine returns the machine of what was added, which is in the database now. It
+	// is called by the loop, at most once.
+	Machine() (Machine, error)
+}
+
 // GroupOptions describe a replica that the node holds.
 type GroupOptions struct {
 	Group   uint64
 	Replica uint64            // raft id of the replica here
 	Nodes   map[uint64]string // node of each replica of the group
 	Machine Machine
-	// Reopen returns a machine of what is in the database now: a snapshot took the
-	// place of all that Machine knew. It is called by the loop. nil: the replica
-	// takes no snapshots.
-	Reopen func() (Machine, error)
+	// Arrive returns what a snapshot that begins to come is given to. It is called by
+	// the loop, and must not wait. nil: the replica takes no snapshots.
+	Arrive func() Arriving
 	// Voters is the first configuration, and First may write the machine's first
 	// state; they are used only when the disk has no replica yet.
 	Voters []uint64
@@ -165,6 +178,10 @@ type Options struct {
 	Events func(Event) // called from Pass
 	// Clock is what Gauge.Moved is read from; nil: when the pass began.
 	Clock func() time.Duration
+
+	// Memo adds to a batch what this node remembers of other nodes, before the batch
+	// rests on it; nil: nothing. It is called by the loop.
+	Memo func(b *store.Batch)
 
 	// Shipper carries snapshots; nil: none are sent.
 	Shipper Shipper

@@ -32,6 +32,7 @@ type Input struct {
 	Members  int           // of the cluster
 	Heard    int           // of those, how many were heard lately, itself included
 	Full     string        // what the disk has left, if that is hardly anything; else ""
+	Fenced   []string      // tables whose replicas here differ from others and serve nothing
 	Stalled  time.Duration // how long the raft loop has stood still, if that is too long; else 0
 	Meta     Replica
 	Tables   []Replica // that this node holds
@@ -102,12 +103,27 @@ func serving(in Input) []api.Reason {
 			Detail: fmt.Sprintf("the node hears %d of %d members", in.Heard, in.Members),
 		})
 	}
+	reasons = append(reasons, fenced(in.Fenced)...)
 	if !in.Meta.Latch.Level() {
 		r := behind(&in.Meta)
 		r.Code, r.Table = "meta-behind", ""
 		reasons = append(reasons, r)
 	}
 	return append(reasons, tables(in.Tables)...)
+}
+
+// fenced returns a reason for each table whose replica here is fenced.
+func fenced(tables []string) []api.Reason {
+	var reasons []api.Reason
+	for _, name := range tables[:min(len(tables), maxBehind)] {
+		reasons = append(reasons, api.Reason{
+			Code: "replica-differs", Table: name, Detail: "the replica here differs from what most others have, and serves nothing",
+		})
+	}
+	if more := len(tables) - len(reasons); more > 0 {
+		reasons = append(reasons, api.Reason{Code: "replica-differs", Detail: fmt.Sprintf("and %d more tables", more)})
+	}
+	return reasons
 }
 
 // tables returns a reason for each table that is behind. One without a leader

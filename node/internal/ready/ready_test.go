@@ -108,6 +108,10 @@ func TestReasons(t *testing.T) {
 			in.Tables = append(in.Tables, ready.Replica{Table: "t2", HasLeader: true, Applied: 7, Latch: to(1211), Receives: true, Snapshot: 0.37})
 		}, "table-behind: has applied 7 of 1211 entries, and receives a snapshot, of which 37 % are here [t2 lag 1204] snapshot 0.37"},
 		{"level, a snapshot comes", func(in *ready.Input) { in.Tables[0].Receives = true }, ""},
+		{
+			"a replica that differs", func(in *ready.Input) { in.Fenced = []string{"t1"} },
+			"replica-differs: the replica here differs from what most others have, and serves nothing [t1 lag 0]",
+		},
 		{"unset frontier", func(in *ready.Input) {
 			in.Tables = append(in.Tables, ready.Replica{Table: "t2", HasLeader: true, Applied: 1 << 40})
 		}, "table-behind: no leader has said yet how far it is [t2 lag 0]"},
@@ -135,6 +139,11 @@ func TestManyTablesAreCounted(t *testing.T) {
 	}
 	got := ready.Reasons(in)
 	if len(got) != 21 || got[20].Detail != "and 80 more tables" {
+		t.Errorf("%d reasons, the last is %+v", len(got), got[len(got)-1])
+	}
+	in = serving()
+	in.Fenced = make([]string, 30)
+	if got = ready.Reasons(in); len(got) != 21 || got[20].Detail != "and 10 more tables" {
 		t.Errorf("%d reasons, the last is %+v", len(got), got[len(got)-1])
 	}
 }

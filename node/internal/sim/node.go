@@ -88,6 +88,7 @@ func (n *node) start() {
 		n.w.history.find("node %s cannot start: %v", n.name, err)
 		return
 	}
+	n.synced = n.stepper.Synced() // it is no pass that synced
 	n.tick(n.life)
 	n.wake()
 }
@@ -140,7 +141,7 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 	id := roster.on(n)
 	o := rafthost.GroupOptions{
 		Group: group, Replica: id, Machine: r, Nodes: roster.names(), Voters: roster.first, Gauge: &rafthost.Gauge{},
-		Reopen: func() (rafthost.Machine, error) { return n.machine(group) },
+		Arrive: func() rafthost.Arriving { return n.arrive(group) },
 	}
 	if err := s.Add(o); err != nil {
 		return err
@@ -159,10 +160,15 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 // machine returns the machine of a table as the database has it.
 func (n *node) machine(group uint64) (*recorder, error) {
 	m, err := table.Open(n.db, api.TableID(group))
-	if err == nil {
-		m.Break(n.w.o.Table)
+	if err != nil {
+		return nil, err
 	}
-	return &recorder{n: n, at: replicaOf{group, n.w.replica(group, n)}, machine: m}, err
+	return n.record(group, m), nil
+}
+
+func (n *node) record(group uint64, m *table.Machine) *recorder {
+	m.Break(n.w.o.Table)
+	return &recorder{n: n, at: replicaOf{group, n.w.replica(group, n)}, machine: m}
 }
 
 // readLog looks at a replica's log as it is on the disk.

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tidal/node/api"
 	"tidal/node/internal/rafthost"
+	"tidal/node/internal/table"
 )
 
 // staging is where a node's disk has the snapshots that arrive.
@@ -106,6 +108,10 @@ func (n *node) install(parts [][]byte, done func(error)) {
 		n.stop(image)
 		return
 	}
+	if errors.Is(err, rafthost.ErrNoGroup) {
+		done(err)
+		return
+	}
 	if err != nil {
 		n.w.history.find("node %s cannot stage a snapshot: %v", n.name, err)
 		return
@@ -128,9 +134,29 @@ func (n *node) install(parts [][]byte, done func(error)) {
 	n.wake()
 }
 
+// arriving is a table that comes as a snapshot.
+type arriving struct {
+	*table.Arrival
+
+	n     *node
+	group uint64
+}
+
+func (n *node) arrive(group uint64) rafthost.Arriving {
+	return arriving{table.Arrive(n.db, api.TableID(group)), n, group}
+}
+
+// Done implements rafthost.Arriving.
+func (a arriving) Done() error { return nil }
+
+// Machine implements rafthost.Arriving.
+func (a arriving) Machine() (rafthost.Machine, error) {
+	return a.n.record(a.group, a.Arrival.Machine()), nil
+}
+
 func (n *node) stage(parts [][]byte) (*rafthost.Stage, error) {
 	n.stages++
-	st, err := rafthost.NewStage(n.db, fmt.Sprintf("%s/%d", staging, n.stages), parts[0])
+	st, err := rafthost.NewStage(n.db, fmt.Sprintf("%s/%d", staging, n.stages), parts[0], n.stepper.Arrive)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,9 @@ const (
 	NodeFormation byte = 0x04 // the member list that this node agreed to when the cluster formed
 	NodeManifest  byte = 0x08 // how far the database's list of files was synced: an extent
 	NodeAdmission byte = 0x10 // raft id of this node's replica of the meta group, if it was admitted later
+	NodeFence     byte = 0x11 // why this disk takes no part in its cluster any more
+	NodeSeen      byte = 0x12 // how far the disks of other nodes have come: a value for each node, whose id follows
+	NodeUnsound   byte = 0x13 // replicas that differ from others: a raft id for each group, whose number follows
 )
 
 // Keyspaces inside a group's range.
@@ -45,6 +48,11 @@ func readExtent(b []byte) (e extent, ok bool) {
 
 // NodeKey returns the key of one of the node's own values.
 func NodeKey(sub byte) []byte { return []byte{spaceNode, sub} }
+
+// FenceKey returns the key of the raft id of a group's replica that is fenced.
+func FenceKey(group uint64) []byte {
+	return binary.BigEndian.AppendUint64(NodeKey(NodeUnsound), group)
+}
 
 // TombKey returns the key of a group's tombstone.
 func TombKey(group uint64) []byte {

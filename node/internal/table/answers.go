@@ -30,8 +30,8 @@ const (
 // map, up to 57 bytes, and in the queue. The rest is in the database.
 const idCost = 96
 
-// forgetAtOnce bounds the work of one entry: that many answers of each lifetime
-// are forgotten at most. It is more than one, so that the oldest never pile up.
+// forgetAtOnce bounds the work of one entry: that many answers of each lifetime are
+// forgotten one by one at most. It is more than one, so that the oldest never pile up.
 const forgetAtOnce = 8
 
 // idFormat is the first byte of a stored answer.
@@ -59,10 +59,38 @@ type answered struct {
 // lifetime has the ids that are forgotten after the same time, oldest first.
 type lifetime struct {
 	keep      time.Duration
-	max       int64 // bytes
+	early     time.Duration // a defect: so much before it is over
+	max       int64         // bytes
 	queue     queue
 	forgotten uint64 // index of the newest entry whose answer was
 	bytes     atomic.Int64
+	share     *share // of the node's budget; nil: not counted there
+}
+
+// grow counts so many bytes more.
+func (l *lifetime) grow(n int64) {
+	l.bytes.Add(n)
+	if l.share != nil {
+		l.share.used.Add(n)
+	}
+}
+
+// past reports whether what was answered at a time is past its lifetime now.
+func (l *lifetime) past(now, at time.Duration) bool { return now-at > l.keep-l.early }
+
+// over reports whether all that it has is past its lifetime, or it has nothing.
+func (l *lifetime) over(now time.Duration) bool {
+	newest, some := l.queue.newest()
+	return !some || l.past(now, newest.at)
+}
+
+// clear forgets all.
+func (l *lifetime) clear() {
+	if newest, some := l.queue.newest(); some {
+		l.forgotten = newest.index
+	}
+	l.queue = queue{}
+	l.grow(-l.bytes.Load())
 }
 
 // ids are the requests that are remembered: the entry that answered each. Only
@@ -93,6 +121,21 @@ func (i *ids) remove(id api.RequestID) {
 	delete(i.mu.known, id)
 }
 
+// some reports whether any is remembered.
+func (i *ids) some() bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return len(i.mu.known) > 0
+}
+
+// clear forgets all. The map is made anew: one that has held a million ids keeps
+// their room.
+func (i *ids) clear() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.mu.known = map[api.RequestID]uint64{}
+}
+
 // life returns the lifetime of ids that are keyed, or of those that are not.
 func (m *Machine) life(keyed bool) *lifetime { //nolint:revive // keyed is data, not a mode
 	if keyed {
@@ -101,22 +144,32 @@ func (m *Machine) life(keyed bool) *lifetime { //nolint:revive // keyed is data,
 	return &m.made
 }
 
-// forget drops the oldest answers of a lifetime that are past it.
-func (m *Machine) forget(b *store.Batch, l *lifetime) {
-	keep := l.keep
-	if m.defect == ForgottenEarly {
-		keep /= 100
+// forget drops answers that are past their lifetime: the oldest few of each, or all
+// at once if that is all that there is. A table that nobody writes to has one entry
+// for that, not one for every few answers.
+func (m *Machine) forget(b *store.Batch) {
+	for _, l := range []*lifetime{&m.made, &m.keyed} {
+		m.forgetOldest(b, l)
 	}
+	if m.ids.some() && m.made.over(m.clock) && m.keyed.over(m.clock) {
+		b.DeleteRange(store.GroupKey(uint64(m.id), SubID), store.GroupEnd(uint64(m.id), SubID))
+		m.made.clear()
+		m.keyed.clear()
+		m.ids.clear()
+	}
+}
+
+func (m *Machine) forgetOldest(b *store.Batch, l *lifetime) {
 	for range forgetAtOnce {
 		oldest, some := l.queue.oldest()
-		if !some || m.clock-oldest.at <= keep {
+		if !some || !l.past(m.clock, oldest.at) {
 			return
 		}
 		b.Delete(idKey(m.id, oldest.index))
 		m.ids.remove(oldest.id)
 		l.queue.pop()
 		l.forgotten = oldest.index
-		l.bytes.Add(-idCost)
+		l.grow(-idCost)
 	}
 }
 
@@ -130,7 +183,7 @@ func (m *Machine) keep(a answered) {
 	m.ids.add(a.id, a.index)
 	l := m.life(a.keyed)
 	l.queue.push(queued{id: a.id, at: a.at, index: a.index})
-	l.bytes.Add(idCost)
+	l.grow(idCost)
 }
 
 // recall returns the answer that an entry gave, and that is remembered.
@@ -154,19 +207,21 @@ func (m *Machine) recall(index uint64) (answered, error) {
 
 func (m *Machine) loadAnswers(db Scanner) error {
 	lo, hi := store.GroupKey(uint64(m.id), SubID), store.GroupEnd(uint64(m.id), SubID)
-	err := db.Scan(lo, hi, func(k, v []byte) error {
-		if len(k) != len(lo)+8 {
-			return fmt.Errorf("answer under a key of %d bytes", len(k)-len(lo))
-		}
-		index := binary.BigEndian.Uint64(k[len(lo):])
-		a, err := decodeAnswered(index, v)
-		if err != nil {
-			return fmt.Errorf("answer of entry %d: %w", index, err)
-		}
-		m.keep(a)
-		return nil
-	})
-	return err
+	return db.Scan(lo, hi, func(k, v []byte) error { return m.loadAnswer(k[len(lo):], v) })
+}
+
+// loadAnswer takes a stored answer, and its key without what it begins with.
+func (m *Machine) loadAnswer(key, v []byte) error {
+	if len(key) != 8 {
+		return fmt.Errorf("answer under a key of %d bytes", len(key))
+	}
+	index := binary.BigEndian.Uint64(key)
+	a, err := decodeAnswered(index, v)
+	if err != nil {
+		return fmt.Errorf("answer of entry %d: %w", index, err)
+	}
+	m.keep(a)
+	return nil
 }
 
 // idKey is the key of the answer that an entry gave. Answers come and go in the

@@ -56,8 +56,8 @@ func (a *Answer) Err(table api.TableID) error {
 	return e
 }
 
-// Machine applies the entries of one table. All methods but Full and Knows belong
-// to one goroutine.
+// Machine applies the entries of one table. All methods but Full, Lasts and
+// Knows belong to one goroutine.
 type Machine struct {
 	id    api.TableID
 	db    Reader
@@ -90,13 +90,29 @@ const (
 	AnswerNotKept          // of a condition that did not hold
 	BatchInParts           // a batch reaches the database in two parts
 	BatchUnseen            // a condition does not see what a batch before it did
+	ValueFlipped           // a bit of each value turns on its way into the database
 )
 
-// Break gives the machine a defect.
-func (m *Machine) Break(d Defect) { m.defect = d }
+// Break gives the machine a defect, before its first entry.
+func (m *Machine) Break(d Defect) {
+	if m.defect = d; d == ForgottenEarly {
+		m.made.early, m.keyed.early = KeepMade-KeepMade/100, KeepKeyed-KeepKeyed/100
+	}
+}
 
 // Open returns the machine of a table as the database has it.
 func Open(db Scanner, id api.TableID) (*Machine, error) {
+	m := newMachine(db, id)
+	if err := m.readClock(); err != nil {
+		return nil, fmt.Errorf("table %s: clock: %w", id, err)
+	}
+	if err := m.loadAnswers(db); err != nil {
+		return nil, fmt.Errorf("table %s: %w", id, err)
+	}
+	return m, nil
+}
+
+func newMachine(db Reader, id api.TableID) *Machine {
 	m := &Machine{
 		id:      id,
 		db:      db,
@@ -107,14 +123,34 @@ func Open(db Scanner, id api.TableID) (*Machine, error) {
 	}
 	m.Bound(0, 0)
 	m.ids.mu.known = map[api.RequestID]uint64{}
-	if err := m.loadClock(); err != nil {
-		return nil, fmt.Errorf("table %s: clock: %w", id, err)
-	}
-	if err := m.loadAnswers(db); err != nil {
-		return nil, fmt.Errorf("table %s: %w", id, err)
-	}
-	return m, nil
+	return m
 }
+
+// Arrival is the machine of a table whose state comes from elsewhere, pair by pair.
+type Arrival struct{ m *Machine }
+
+// Arrive returns the machine of a table of which nothing has come yet. db is where
+// all that comes will be.
+func Arrive(db Reader, id api.TableID) *Arrival { return &Arrival{newMachine(db, id)} }
+
+// Add takes a pair of the state, in the order of the keys. The key begins with its
+// keyspace. Both are the caller's.
+func (a *Arrival) Add(key, value []byte) error {
+	var err error
+	switch key[0] {
+	case SubID:
+		err = a.m.loadAnswer(key[1:], value)
+	case SubClock:
+		err = a.m.loadClock(value)
+	}
+	if err != nil {
+		return fmt.Errorf("table %s: %w", a.m.id, err)
+	}
+	return nil
+}
+
+// Machine returns the machine of what was added, which is in the database now.
+func (a *Arrival) Machine() *Machine { return a.m }
 
 // Apply puts what an entry does into b. It returns the request's id and its
 // *Answer; both are zero for an entry without a command, which is raft's own or
@@ -145,8 +181,7 @@ func (m *Machine) Apply(b *store.Batch, index, term uint64, elapsed time.Duratio
 // tick moves the clock, and forgets what is past its lifetime then.
 func (m *Machine) tick(b *store.Batch, elapsed time.Duration) {
 	m.clock += max(elapsed, 0)
-	m.forget(b, &m.made)
-	m.forget(b, &m.keyed)
+	m.forget(b)
 	m.ticked = true
 }
 
@@ -174,6 +209,36 @@ func (m *Machine) Clock() time.Duration { return m.clock }
 // MaxMadeBytes and MaxKeyedBytes say.
 func (m *Machine) Bound(made, keyed int64) {
 	m.made.max, m.keyed.max = cmp.Or(made, MaxMadeBytes), cmp.Or(keyed, MaxKeyedBytes)
+}
+
+// Join counts what the answers take in a node's budget too, until Leave.
+func (m *Machine) Join(b *Budget) {
+	for keyed, l := range map[bool]*lifetime{false: &m.made, true: &m.keyed} {
+		l.share = b.of(keyed)
+		l.share.used.Add(l.bytes.Load())
+	}
+}
+
+// Leave ends what Join began. No entry may be applied after it.
+func (m *Machine) Leave() {
+	for _, l := range []*lifetime{&m.made, &m.keyed} {
+		if l.share != nil {
+			l.share.used.Add(-l.bytes.Load())
+			l.share = nil
+		}
+	}
+}
+
+// Lasts returns how long after the last entry all answers are past their lifetime, 0
+// if none is remembered. It may be called from any goroutine.
+func (m *Machine) Lasts() time.Duration {
+	switch {
+	case m.keyed.bytes.Load() > 0:
+		return KeepKeyed
+	case m.made.bytes.Load() > 0:
+		return KeepMade
+	}
+	return 0
 }
 
 // Full reports whether the table remembers as many answers of a lifetime as it may:
@@ -246,7 +311,11 @@ func (m *Machine) execute(b *store.Batch, index uint64, c *wire.Command) (outcom
 			return 0, 0, err
 		}
 	case api.OpPut:
-		b.Set(rowKey(m.id, c.Key), appendRow(nil, index, c.Value))
+		row := appendRow(nil, index, c.Value)
+		if m.defect == ValueFlipped {
+			row[len(row)-1] ^= 1
+		}
+		b.Set(rowKey(m.id, c.Key), row)
 		m.pending[c.Key] = index
 	default:
 		b.Delete(rowKey(m.id, c.Key))
@@ -316,11 +385,16 @@ func (m *Machine) say(o outcome, version uint64) *Answer {
 	return a
 }
 
-func (m *Machine) loadClock() error {
+func (m *Machine) readClock() error {
 	v, found, err := m.db.Get(m.clockKey())
 	if err != nil || !found {
 		return err
 	}
+	return m.loadClock(v)
+}
+
+// loadClock takes the clock's record.
+func (m *Machine) loadClock(v []byte) error {
 	r := wire.NewReader(v)
 	if f := r.Byte("format"); f != stateFormat {
 		return fmt.Errorf("format %d: %w", f, wire.ErrNewer)

@@ -43,6 +43,15 @@ func (q *queue) oldest() (queued, bool) {
 	return q.chunks[0][q.head], true
 }
 
+// newest returns the entry that came last, and whether there is any.
+func (q *queue) newest() (queued, bool) {
+	if len(q.chunks) == 0 {
+		return queued{}, false
+	}
+	last := q.chunks[len(q.chunks)-1]
+	return last[len(last)-1], true
+}
+
 // pop drops the oldest, of which there must be one.
 func (q *queue) pop() {
 	q.head++

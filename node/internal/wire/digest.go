@@ -4,27 +4,45 @@ import "tidal/node/api"
 
 const digestFormat = 1
 
-// DigestCall asks a node about its replica of a table: for its hash at the next mark
-// in the table's order, or, if the node owns the table, to put a mark there.
+// DigestKind is what a DigestCall asks for. The numbers are sent: append only.
+type DigestKind byte
+
+// The kinds.
+const (
+	DigestAsk   DigestKind = 1 // the hash of the node's replica at the next mark in the table's order
+	DigestMark  DigestKind = 2 // that a node which owns the table puts a mark there
+	DigestFence DigestKind = 3 // that a replica serves nothing any more: it differs from most others
+)
+
+// DigestCall asks a node about its replica of a table.
 type DigestCall struct {
-	Table api.TableID
-	Mark  bool
+	Kind    DigestKind
+	Table   api.TableID
+	Replica uint64 // to be fenced: its raft id
+	Idle    bool   // nobody waits for the hash
 }
 
 // AppendDigestCall appends c.
 func AppendDigestCall(dst []byte, c DigestCall) []byte {
-	return AppendBool(AppendUvarint(append(dst, digestFormat), uint64(c.Table)), c.Mark)
+	dst = AppendUvarint(append(dst, digestFormat, byte(c.Kind)), uint64(c.Table))
+	return AppendBool(AppendUvarint(dst, c.Replica), c.Idle)
 }
 
 // DecodeDigestCall reads what AppendDigestCall wrote.
 func DecodeDigestCall(b []byte) (DigestCall, error) {
 	r := NewReader(b)
 	r.format("digest format", digestFormat)
-	c := DigestCall{Table: api.TableID(r.Uvarint("table")), Mark: r.Bool("mark")}
+	c := DigestCall{
+		Kind: DigestKind(r.Byte("kind")), Table: api.TableID(r.Uvarint("table")),
+		Replica: r.Uvarint("replica"), Idle: r.Bool("idle"),
+	}
+	if r.Err() == nil && (c.Kind < DigestAsk || c.Kind > DigestFence) {
+		r.Fail("kind", "it is not known here")
+	}
 	return c, r.Done()
 }
 
-// Digest is the hash of a replica at a mark; of a call for a mark, zero.
+// Digest is the hash of a replica at a mark; of other calls, zero.
 type Digest struct {
 	Index uint64
 	Hash  [32]byte

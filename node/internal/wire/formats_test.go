@@ -33,7 +33,7 @@ func someHeartbeat() *wire.Heartbeat {
 		Gone:    []api.TableID{3, 4},
 		Hears:   []string{"b", "c"},
 		Age:     1300 * time.Millisecond,
-		Crowded: true,
+		Crowded: true, SpentMade: true, SpentKeyed: true, Fenced: []api.TableID{2, 1 << 50},
 	}
 }
 
@@ -114,8 +114,10 @@ func TestAllFieldsTravel(t *testing.T) {
 			func(b []byte) (any, error) { e, err := wire.DecodeError(b); return value(e), err },
 		},
 		"digest call": {
-			wire.DigestCall{Table: 300, Mark: true},
-			func() []byte { return wire.AppendDigestCall(nil, wire.DigestCall{Table: 300, Mark: true}) },
+			wire.DigestCall{Kind: wire.DigestFence, Table: 300, Replica: 70000, Idle: true},
+			func() []byte {
+				return wire.AppendDigestCall(nil, wire.DigestCall{Kind: wire.DigestFence, Table: 300, Replica: 70000, Idle: true})
+			},
 			func(b []byte) (any, error) { return wire.DecodeDigestCall(b) },
 		},
 		"digest": {

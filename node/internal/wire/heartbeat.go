@@ -33,6 +33,12 @@ type Heartbeat struct {
 	// Crowded says that the sender's disk has hardly any space left: it takes no
 	// entries of tables.
 	Crowded bool
+	// SpentMade and SpentKeyed say that the sender remembers as many answers to writes
+	// as it may: of ids that nodes made, and of those from clients' keys.
+	SpentMade, SpentKeyed bool
+	// Fenced are the tables whose replicas on the sender differ from others and serve
+	// nothing.
+	Fenced []api.TableID
 }
 
 // AppendHeartbeat appends h.
@@ -56,7 +62,12 @@ func AppendHeartbeat(dst []byte, h *Heartbeat) []byte {
 	for _, n := range h.Hears {
 		dst = AppendString(dst, n)
 	}
-	return AppendBool(AppendUvarint(dst, millis(h.Age)), h.Crowded)
+	dst = AppendBool(AppendUvarint(dst, millis(h.Age)), h.Crowded)
+	dst = AppendUvarint(AppendBool(AppendBool(dst, h.SpentMade), h.SpentKeyed), uint64(len(h.Fenced)))
+	for _, t := range h.Fenced {
+		dst = AppendUvarint(dst, uint64(t))
+	}
+	return dst
 }
 
 // DecodeHeartbeat reads what AppendHeartbeat of this or a later release wrote;
@@ -91,6 +102,13 @@ func DecodeHeartbeat(b []byte) (*Heartbeat, error) {
 	}
 	h.Age = r.millis("age of the last turn")
 	h.Crowded = r.Bool("crowded")
+	h.SpentMade, h.SpentKeyed = r.Bool("answers of nodes"), r.Bool("answers of keys")
+	if n := r.Count("fenced tables", 1); n > 0 {
+		h.Fenced = make([]api.TableID, n)
+	}
+	for i := range h.Fenced {
+		h.Fenced[i] = api.TableID(r.Uvarint("fenced table"))
+	}
 	if r.Err() != nil {
 		return nil, r.Err()
 	}
