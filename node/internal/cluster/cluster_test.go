@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -382,7 +383,8 @@ func TestReturn(t *testing.T) {
 func (b *bed) write(name, key string) {
 	b.Helper()
 	b.within(10*time.Second, "a write of "+key, func() bool {
-		route, _ := b.at("a").cluster.Find(name)
+		up := slices.IndexFunc(b.ids, func(id string) bool { return b.nodes[id].run != nil })
+		route, _ := b.at(b.ids[max(up, 0)]).cluster.Find(name)
 		if route.Owner == "" || b.nodes[route.Owner].run == nil {
 			return false
 		}
