@@ -162,6 +162,9 @@ func (a *arriving) Done() (err error) {
 		}
 	})
 	a.records = nil
+	if err == nil {
+		err = a.c.speaks(a.state.View())
+	}
 	if err != nil {
 		return fmt.Errorf("meta group: %w", err)
 	}
