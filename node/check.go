@@ -21,7 +21,7 @@ import (
 // certificates are read and checked, and the data is of a format that this binary
 // knows, in a cluster whose feature level it speaks. It touches neither the port nor
 // the directory's lock, and opens no database. Zero levels are this release's.
-func Check(c config.Config, speaks api.Levels) error {
+func Check(c config.Config, version string, speaks api.Levels) error {
 	if _, err := loadKeys(c); err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
@@ -33,7 +33,7 @@ func Check(c config.Config, speaks api.Levels) error {
 	}
 	level, known, err := store.ReadNote(vfs.Default, levelFile(c))
 	if err == nil && known && !speaks.Speaks(level) {
-		e := meta.LevelError(c.Node.ID, "", speaks, level)
+		e := meta.LevelError(c.Node.ID, version, speaks, level)
 		err = fmt.Errorf("%s: %s", e.Message, e.Hint)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -182,7 +183,7 @@ type Staged struct {
 // error names the nodes.
 func (c *Tidal) Stage(ctx context.Context, nodes []string, sum string, b *Binary, say func(Staged)) error {
 	var mu sync.Mutex
-	var failed []string
+	failed := map[string][]string{} // nodes by what is wrong
 	var hint string
 	var g errgroup.Group
 	g.SetLimit(sendsAtOnce)
@@ -199,7 +200,7 @@ func (c *Tidal) Stage(ctx context.Context, nodes []string, sum string, b *Binary
 			if e, ok := errors.AsType[*api.Error](err); ok {
 				text, hint = e.Message, e.Hint
 			}
-			failed = append(failed, "node "+id+": "+text)
+			failed[text] = append(failed[text], id)
 			return nil
 		})
 	}
@@ -207,8 +208,13 @@ func (c *Tidal) Stage(ctx context.Context, nodes []string, sum string, b *Binary
 	if len(failed) == 0 {
 		return nil
 	}
-	slices.Sort(failed)
-	return &api.Error{Code: api.CodeCheckFailed, Message: strings.Join(failed, "; "), Hint: hint}
+	var parts []string
+	for _, text := range slices.Sorted(maps.Keys(failed)) {
+		who := failed[text]
+		slices.Sort(who)
+		parts = append(parts, "node "+strings.Join(who, ", ")+": "+text)
+	}
+	return &api.Error{Code: api.CodeCheckFailed, Message: strings.Join(parts, "; "), Hint: hint}
 }
 
 func (c *Tidal) stage(ctx context.Context, node, sum string, b *Binary) (Staged, error) {

@@ -163,6 +163,9 @@ func (b *binaries) describe(ctx context.Context, path string) (api.Program, erro
 	}
 	answer, err := ask(ctx, path, b.environ, "version", "-o", "json")
 	if err != nil {
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			err = at.Err // whoever sent it knows no path
+		}
 		return p, fmt.Errorf("it does not run on this machine (%s/%s): %w", runtime.GOOS, runtime.GOARCH, err)
 	}
 	if err = json.Unmarshal(answer, &p.Release); err != nil || p.Version == "" {

@@ -31,23 +31,16 @@ func (a *app) clusterFinalizeCommand() *cli.Command {
 }
 
 func (a *app) clusterLevel(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
+	o, err := a.open(c)
 	if err != nil {
 		return err
 	}
-	cl, err := a.connect(c)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	l, err := cl.Level(c.Context)
+	defer o.cl.Close()
+	l, err := o.cl.Level(c.Context)
 	if err != nil {
 		return fmt.Errorf("ask for the feature level: %w", err)
 	}
-	return a.printLevel(format, l)
+	return a.printLevel(o.format, l)
 }
 
 func (a *app) clusterFinalize(c *cli.Context) error {

@@ -79,23 +79,16 @@ func timeoutOf(c *cli.Context) (time.Duration, error) {
 }
 
 func (a *app) nodeList(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
+	o, err := a.open(c)
 	if err != nil {
 		return err
 	}
-	cl, err := a.connect(c)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	nodes, err := cl.Nodes(c.Context)
+	defer o.cl.Close()
+	nodes, err := o.cl.Nodes(c.Context)
 	if err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
 	}
-	if format == formatJSON {
+	if o.format == formatJSON {
 		return a.writeJSON(api.NodeList{Nodes: nodes})
 	}
 	rows := make([][]string, 0, len(nodes))

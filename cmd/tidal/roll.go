@@ -367,16 +367,26 @@ func hook(command string, limit time.Duration, id uint64) func(context.Context, 
 	}
 }
 
-func (a *app) rollResume(c *cli.Context) error {
+// newestRoll begins a command that changes the newest roll.
+func (a *app) newestRoll(c *cli.Context) (*rolling, api.Roll, error) {
 	w, err := a.rollOn(c, true)
+	if err != nil {
+		return nil, api.Roll{}, err
+	}
+	r, err := w.cl.Roll(c.Context, 0)
+	if err != nil {
+		w.cl.Close()
+		return nil, r, w.notBegun(fmt.Errorf("find the roll: %w", err))
+	}
+	return w, r, nil
+}
+
+func (a *app) rollResume(c *cli.Context) error {
+	w, r, err := a.newestRoll(c)
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	r, err := w.cl.Roll(c.Context, 0)
-	if err != nil {
-		return w.notBegun(fmt.Errorf("find the roll: %w", err))
-	}
 	r, err = w.cl.ChangeRoll(c.Context, api.RollTake, r.ID, api.RollChange{Epoch: r.Epoch, By: claimant(), Force: c.Bool("force")})
 	if err != nil {
 		return w.notBegun(lockError(fmt.Errorf("resume the roll: %w", err)))
@@ -397,15 +407,11 @@ func planOf(r *api.Roll) (*roll.Plan, error) {
 }
 
 func (a *app) rollPause(c *cli.Context) error {
-	w, err := a.rollOn(c, true)
+	w, r, err := a.newestRoll(c)
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	r, err := w.cl.Roll(c.Context, 0)
-	if err != nil {
-		return fmt.Errorf("find the roll: %w", err)
-	}
 	if r, err = w.cl.ChangeRoll(c.Context, api.RollAsk, r.ID, api.RollChange{Ask: api.RollAskPause}); err != nil {
 		return fmt.Errorf("pause the roll: %w", err)
 	}
@@ -414,15 +420,11 @@ func (a *app) rollPause(c *cli.Context) error {
 }
 
 func (a *app) rollAbort(c *cli.Context) error {
-	w, err := a.rollOn(c, true)
+	w, r, err := a.newestRoll(c)
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	r, err := w.cl.Roll(c.Context, 0)
-	if err != nil {
-		return fmt.Errorf("find the roll: %w", err)
-	}
 	if !r.Status.Open() {
 		return fmt.Errorf("there is nothing to abort: roll %d is %s", r.ID, r.Status)
 	}
@@ -494,15 +496,11 @@ func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 }
 
 func (a *app) rollUnlock(c *cli.Context) error {
-	w, err := a.rollOn(c, true)
+	w, r, err := a.newestRoll(c)
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	r, err := w.cl.Roll(c.Context, 0)
-	if err != nil {
-		return fmt.Errorf("find the roll: %w", err)
-	}
 	what := fmt.Sprintf("Roll %d of %s (%s) ends wherever it is, and its operator can do nothing more.", r.ID, r.By, r.Status)
 	if err = a.confirm(c, what, strconv.FormatUint(r.ID, 10)); err != nil {
 		return err

@@ -327,7 +327,7 @@ func (a *app) rollWatch(c *cli.Context) error {
 }
 
 // sayAlone says when the operator of a roll is gone, and when it is back.
-func (w *rolling) sayAlone(r *api.Roll, was bool) bool { //nolint:revive // what was said last
+func (w *rolling) sayAlone(r *api.Roll, was bool) bool {
 	_, alone := r.Alone()
 	switch {
 	case alone && !was:

@@ -51,7 +51,7 @@ func (a *app) serve(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("check") {
-		return withCode(exitConfig, node.Check(conf, speaks))
+		return withCode(exitConfig, node.Check(conf, version(), speaks))
 	}
 	program, err := ownProgram(os.Args[0])
 	if err != nil {

@@ -28,23 +28,16 @@ func (a *app) statusCommand() *cli.Command {
 }
 
 func (a *app) status(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
+	o, err := a.open(c)
 	if err != nil {
 		return err
 	}
-	cl, err := a.connect(c)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	s, err := cl.Status(c.Context)
+	defer o.cl.Close()
+	s, err := o.cl.Status(c.Context)
 	if err != nil {
 		return fmt.Errorf("ask for the status: %w", err)
 	}
-	if format == formatJSON {
+	if o.format == formatJSON {
 		err = a.writeJSON(s)
 	} else {
 		err = a.printStatus(s)
@@ -53,7 +46,7 @@ func (a *app) status(c *cli.Context) error {
 		return err
 	}
 	// Who could not be asked is no reason not to show the rest.
-	if nodes, err := cl.Nodes(c.Context); err == nil {
+	if nodes, err := o.cl.Nodes(c.Context); err == nil {
 		for _, w := range certWarnings(nodes, time.Now()) {
 			a.say("warning: %s", w)
 		}

@@ -55,23 +55,16 @@ func (a *app) tablesCommand() *cli.Command {
 }
 
 func (a *app) tablesList(c *cli.Context) error {
-	if _, err := argsOf(c); err != nil {
-		return err
-	}
-	format, err := formatOf(c)
+	o, err := a.open(c)
 	if err != nil {
 		return err
 	}
-	cl, err := a.connect(c)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	tables, err := cl.Tables(c.Context)
+	defer o.cl.Close()
+	tables, err := o.cl.Tables(c.Context)
 	if err != nil {
 		return fmt.Errorf("list the tables: %w", err)
 	}
-	if format == formatJSON {
+	if o.format == formatJSON {
 		return a.writeJSON(api.TableList{Tables: tables})
 	}
 	return a.writeTable(tableHeadings(), tableRows(tables))
@@ -114,27 +107,19 @@ func (a *app) tablesCreate(c *cli.Context) error {
 }
 
 func (a *app) tablesDescribe(c *cli.Context) error {
-	args, err := argsOf(c, "NAME")
+	o, err := a.open(c, "NAME")
 	if err != nil {
 		return err
 	}
-	format, err := formatOf(c)
-	if err != nil {
-		return err
-	}
-	if err = api.CheckTable(args[0]); err != nil {
+	defer o.cl.Close()
+	if err = api.CheckTable(o.args[0]); err != nil {
 		return withCode(exitUsage, err)
 	}
-	cl, err := a.connect(c)
+	table, err := o.cl.Table(c.Context, o.args[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("describe table %s: %w", o.args[0], err)
 	}
-	defer cl.Close()
-	table, err := cl.Table(c.Context, args[0])
-	if err != nil {
-		return fmt.Errorf("describe table %s: %w", args[0], err)
-	}
-	if format == formatJSON {
+	if o.format == formatJSON {
 		return a.writeJSON(table)
 	}
 	if err := a.writeTable(tableHeadings(), tableRows([]api.Table{table})); err != nil {

@@ -22,27 +22,19 @@ func (a *app) tablesCheckCommand() *cli.Command {
 }
 
 func (a *app) tablesCheck(c *cli.Context) error {
-	args, err := argsOf(c, "NAME")
+	o, err := a.open(c, "NAME")
 	if err != nil {
 		return err
 	}
-	format, err := formatOf(c)
-	if err != nil {
-		return err
-	}
-	if err = api.CheckTable(args[0]); err != nil {
+	defer o.cl.Close()
+	if err = api.CheckTable(o.args[0]); err != nil {
 		return withCode(exitUsage, err)
 	}
-	cl, err := a.connect(c)
+	check, err := o.cl.CheckTable(c.Context, o.args[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("check table %s: %w", o.args[0], err)
 	}
-	defer cl.Close()
-	check, err := cl.CheckTable(c.Context, args[0])
-	if err != nil {
-		return fmt.Errorf("check table %s: %w", args[0], err)
-	}
-	if format == formatJSON {
+	if o.format == formatJSON {
 		err = a.writeJSON(check)
 	} else {
 		err = a.writeTable([]string{"NODE", "REPLICA", "STATE", "HASH", "WHY"}, checkRows(check.Replicas))

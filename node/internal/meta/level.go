@@ -51,18 +51,11 @@ func (v *View) Possible() uint64 {
 func LevelError(node, version string, speaks api.Levels, level uint64) *api.Error {
 	e := &api.Error{
 		Code:    api.CodeForbidden,
-		Message: fmt.Sprintf("node %s runs release %s, which speaks %s, and the cluster is at level %d", node, orUnknown(version), speaks, level),
+		Message: fmt.Sprintf("node %s runs release %s, which speaks %s, and the cluster is at level %d", node, version, speaks, level),
 		Hint:    "run the release that it ran before, or a newer one: older releases cannot read what the cluster writes since `tidal cluster finalize`",
 	}
 	if speaks.Min > level {
 		e.Hint = "upgrade all nodes to a release in between and `tidal cluster finalize`, then go on to this one"
 	}
 	return e
-}
-
-func orUnknown(version string) string {
-	if version == "" {
-		return "unknown"
-	}
-	return version
 }
