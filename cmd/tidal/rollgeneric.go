@@ -153,7 +153,7 @@ func (w *rolling) options(c *cli.Context, o roll.Options) (roll.Options, error) 
 	if !ok {
 		return o, nil
 	}
-	for _, flag := range []string{"driver", "command"} {
+	for _, flag := range []string{"driver", "command", "binary"} {
 		if c.IsSet(flag) {
 			return o, withHint(usagef("%s: --%s is for clusters of tidal", c.Command.HelpName, flag), "the commands of "+g.Config.Name+" are in the operator's file")
 		}

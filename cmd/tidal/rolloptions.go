@@ -28,7 +28,7 @@ func planFlags() []cli.Flag {
 		&cli.StringFlag{Name: "upgrade-to", Usage: "`VERSION` that every node must run afterwards; those that do are left alone"},
 		binaryFlag(),
 		&cli.StringFlag{Name: "driver", Usage: "who restarts a node: inplace (it does), exec (a command) or manual (you)", Value: roll.DriverInPlace},
-		&cli.StringFlag{Name: "command", Usage: "`COMMAND` for the shell that restarts a node, with {node}, {host} and {address}; or the preset systemd-ssh", DefaultText: "none"},
+		&cli.StringFlag{Name: "command", Usage: "`COMMAND` for the shell that restarts a node, with {node}, {host}, {label} and {address}; or the preset systemd-ssh or fly-machines", DefaultText: "none"},
 		&cli.StringFlag{Name: "hook-before", Usage: "`COMMAND` for the shell before each node, with TIDAL_NODE and TIDAL_ROLL set; it pauses if that fails"},
 		&cli.StringFlag{Name: "hook-after", Usage: "`COMMAND` for the shell after each node"},
 	}

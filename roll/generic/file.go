@@ -77,7 +77,25 @@ func (f *File) Roll(_ context.Context, id uint64) (api.Roll, error) {
 	if err != nil {
 		return api.Roll{}, err
 	}
+	if r.Status == api.RollRunning {
+		r.Silent = f.silence()
+	}
 	return *r, nil
+}
+
+// silence is for how long nobody has heard the holder, in milliseconds: not at all
+// while its process lives; else since the journal was written, and for so long that
+// anybody may take the roll.
+func (f *File) silence() *int64 {
+	var silent time.Duration
+	if alive, _ := f.Holder(); !alive {
+		silent = api.RollSilence
+		if info, err := os.Stat(f.path); err == nil {
+			silent = max(silent, time.Since(info.ModTime()))
+		}
+	}
+	ms := silent.Milliseconds()
+	return &ms
 }
 
 // ChangeRoll does something with a roll. What it returns is on the disk.

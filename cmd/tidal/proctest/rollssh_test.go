@@ -87,6 +87,7 @@ func newSSHD(t *testing.T, c *cluster) *sshd {
 	file(t, in("local/ssh"), fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", tool(t, "ssh"), in("ssh_config")), 0o700)
 	file(t, in("remote/sudo"), "#!/bin/sh\nexec \"$@\"\n", 0o700)
 	file(t, in("remote/systemctl"), fmt.Sprintf(`#!/bin/sh
+[ "$*" = "show --property=TimeoutStopUSec --value tidal" ] && { echo 30s; exit; }
 [ "$*" = "restart tidal" ] || { echo "Unknown operation: $*" >&2; exit 5; }
 set -e
 cd %s
