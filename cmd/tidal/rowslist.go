@@ -21,7 +21,7 @@ func (a *app) rowsListCommand() *cli.Command {
 		Usage:     "print rows in the order of their keys",
 		UsageText: "tidal rows list TABLE [--prefix P] [--limit N] [-o wide|json|ndjson]",
 		Description: "Rows are read in pages, each of which is the table at one moment. With -o ndjson a row is a line as " +
-			"`tidal rows load` takes it. A key or value that is not text is in quotes, in JSON a value in base64.",
+			"`tidal rows load` takes it. A table shows the beginning of long values; wide shows all. A key or value that is not text is in quotes, in JSON a value in base64.",
 		Flags: append(connectFlags(), consistencyFlag(), &cli.StringFlag{
 			Name: "output", Aliases: []string{"o"}, Value: formatTable,
 			Usage: "form of the data on stdout: table, wide, json or ndjson",
@@ -104,7 +104,7 @@ func (l *rowLister) add(row *api.Row) error {
 		l.rows = append(l.rows, out)
 		return nil
 	}
-	cells := []string{printable(row.Key), printable(string(row.Value))}
+	cells := []string{printable(row.Key), clipped(printable(string(row.Value)))}
 	if l.format == formatWide {
 		cells = []string{printable(row.Key), api.ETag(row.Version), strconv.Itoa(len(row.Value)), printable(string(row.Value))}
 	}
@@ -132,6 +132,15 @@ func (l *rowLister) flush(all bool) error {
 	err := l.a.writeTable(headings, l.cells)
 	l.cells, l.began = nil, true
 	return err
+}
+
+// clipped shortens what a table shows of a value; the other forms show all of it.
+func clipped(text string) string {
+	const most = 100
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most]) + "…"
 }
 
 // printable returns text as it is if it can be shown on a line, else in quotes.

@@ -66,7 +66,9 @@ func (c *Client) Rows(ctx context.Context, table string, o ScanOptions) iter.Seq
 		left := o.Limit
 		for {
 			one := o
-			one.Limit = min(left, api.MaxRows)
+			if one.Limit = 0; o.Limit > 0 {
+				one.Limit = min(left, api.MaxRows)
+			}
 			p, err := c.Page(ctx, table, one)
 			if err != nil {
 				yield(api.Row{}, err)
@@ -77,8 +79,7 @@ func (c *Client) Rows(ctx context.Context, table string, o ScanOptions) iter.Seq
 					return
 				}
 			}
-			left -= len(p.Rows)
-			if p.Next == "" || o.Limit > 0 && left <= 0 {
+			if left -= len(p.Rows); p.Next == "" || left == 0 {
 				return
 			}
 			o.After = p.Next

@@ -269,10 +269,6 @@ func TestBatch(t *testing.T) {
 	}
 	_, err = do(full)
 	c.code("a batch past its limit", err, api.CodeTooLarge)
-	full.Changes = full.Changes[1:]
-	full.Changes = append(full.Changes, api.Change{Key: "one", Value: make([]byte, api.MaxValue-4096)})
-	_, err = do(full)
-	c.check(err)
 }
 
 func TestNotTheOwner(t *testing.T) {
