@@ -80,6 +80,9 @@ func (a *app) dev(c *cli.Context) (err error) {
 
 // devRun runs the cluster until Ctrl-C, or, detached, until it is ready.
 func (a *app) devRun(ctx context.Context, f *fleet, detach bool) error { //nolint:revive // the flag of the command line
+	if err := f.awaitStops(ctx); err != nil {
+		return err
+	}
 	if f.allRun() {
 		a.say("the cluster in %s already runs; `tidal dev stop --dir %s` stops it", f.dir, f.dir)
 		return a.printFleet(f)
