@@ -405,7 +405,7 @@ func (c *cluster) rollUnder(t *testing.T, x *terminal) {
 	t.Logf("the roll is done on the screen %v after it was", time.Since(ended))
 	since = x.written()
 	x.keys("1")
-	x.sees(since, 5*time.Second, "all well")
+	x.sees(since, 5*time.Second, "LEASE") // what stays as it was is not written again
 }
 
 // TestTopRolls starts, pauses and resumes a roll from the screen, and leaves it.
