@@ -182,11 +182,11 @@ func (t *Transport) serve(ctx context.Context, s *session) {
 	case wire.ConnSnapshot:
 		err = t.serveSnapshot(ctx, s)
 	case wire.ConnCall:
-		c := callee{session: s, handler: t.o.Handler, log: t.o.Log}
+		c := callee{session: s, handler: t.o.Handler, log: t.o.Log, work: make(chan wire.Call)}
 		cctx, cancel := context.WithCancelCause(ctx)
 		err = s.run(ctx, p, func(kind wire.FrameKind, payload []byte) error { return c.receive(cctx, kind, payload) })
 		cancel(err)
-		c.wg.Wait()
+		c.end()
 	}
 	level := slog.LevelDebug // the dialling side tells of ends
 	if errors.Is(err, wire.ErrMalformed) {

@@ -18,8 +18,14 @@ type callee struct {
 	handler  Handler
 	log      *slog.Logger
 	inFlight atomic.Int64
+	work     chan wire.Call // to a goroutine that waits for a call
+	spare    atomic.Int64   // such goroutines
 	wg       sync.WaitGroup
 }
+
+// spareHands is how many goroutines of a connection wait for calls: one that has grown
+// its stack is worth keeping.
+const spareHands = 32
 
 // receive takes a frame of the session and answers it in a goroutine of wg; ctx
 // ends with the connection.
@@ -41,14 +47,36 @@ func (c *callee) receive(ctx context.Context, kind wire.FrameKind, payload []byt
 		return c.queue.push(item{kind: wire.FrameReply, payload: wire.AppendReply(nil, wire.Reply{ID: one.ID, Err: busy})})
 	}
 	c.inFlight.Add(1)
-	c.wg.Go(func() {
-		defer c.inFlight.Add(-1)
-		if reply, ok := c.answer(ctx, one); ok {
-			// It fails only with the connection, and then nobody waits for the reply.
-			_ = c.queue.wait(ctx, item{kind: wire.FrameReply, payload: wire.AppendReply(nil, reply)})
-		}
-	})
+	select {
+	case c.work <- one:
+	default:
+		c.wg.Go(func() { c.answerAll(ctx, one) })
+	}
 	return nil
+}
+
+// answerAll answers a call, and then those that come while not too many goroutines wait
+// for one.
+func (c *callee) answerAll(ctx context.Context, one wire.Call) {
+	for ok := true; ok; {
+		if reply, answered := c.answer(ctx, one); answered {
+			// It fails only with the connection, and then nobody waits for the reply.
+			_ = c.send(ctx, item{kind: wire.FrameReply, payload: wire.AppendReply(nil, reply)})
+		}
+		c.inFlight.Add(-1)
+		if c.spare.Add(1) > spareHands {
+			ok = false
+		} else {
+			one, ok = <-c.work
+		}
+		c.spare.Add(-1)
+	}
+}
+
+// end has the goroutines that wait for calls end, and awaits the others.
+func (c *callee) end() {
+	close(c.work)
+	c.wg.Wait()
 }
 
 // answer has the handler answer a call within its deadline. It reports false if

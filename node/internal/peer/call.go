@@ -69,7 +69,7 @@ func (c *caller) do(ctx context.Context, method wire.Method, payload []byte) ([]
 	}
 	defer c.remove(id)
 	frame := appendCall(ctx, id, method, payload)
-	if err := c.queue.wait(ctx, item{kind: wire.FrameCall, payload: frame, call: one}); err != nil {
+	if err := c.send(ctx, item{kind: wire.FrameCall, payload: frame, call: one}); err != nil {
 		return nil, one.lost(node, err)
 	}
 	select {

@@ -8,6 +8,13 @@ import (
 	"tidal/node/internal/wire"
 )
 
+// maxDirect is the longest frame, in bytes, that is written by who queues it, and
+// directRounds how often it takes along what others have queued meanwhile.
+const (
+	maxDirect    = 16 << 10
+	directRounds = 4
+)
+
 var (
 	errFull   = errors.New("too much waits to be written")
 	errClosed = errors.New("the connection is closed")
@@ -25,11 +32,12 @@ type queue struct {
 	wake chan struct{} // capacity 1: there is something to take
 	mu   struct {
 		sync.Mutex
-		items  []item
-		head   int // items before it are taken
-		size   int // bytes of the others
-		room   chan struct{}
-		closed bool
+		items   []item
+		head    int // items before it are taken
+		size    int // bytes of the others
+		room    chan struct{}
+		writing bool // somebody takes and writes
+		closed  bool
 	}
 }
 
@@ -38,6 +46,9 @@ func (q *queue) push(it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, err := q.pushLocked(it)
+	if err == nil {
+		notify(q.wake)
+	}
 	return err
 }
 
@@ -56,25 +67,60 @@ func (q *queue) pushLocked(it item) (<-chan struct{}, error) {
 	}
 	q.mu.items = append(q.mu.items, it)
 	q.mu.size += n
-	notify(q.wake)
 	return nil, nil
 }
 
-// wait adds a frame, once there is room. It returns errClosed or ctx's error.
-func (q *queue) wait(ctx context.Context, it item) error {
+// wait adds a frame, once there is room. It returns errClosed or ctx's error, and
+// whether the caller is to write what waits, since nobody does: then it calls written
+// when it has.
+func (q *queue) wait(ctx context.Context, it item) (mine bool, err error) {
 	for {
 		q.mu.Lock()
 		room, err := q.pushLocked(it)
+		switch {
+		case err != nil || q.mu.writing:
+		case len(it.payload) > maxDirect:
+			notify(q.wake) // it may take long
+		default:
+			q.mu.writing, mine = true, true
+		}
 		q.mu.Unlock()
 		if !errors.Is(err, errFull) {
-			return err
+			return mine, err
 		}
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
+}
+
+// claim reports whether the caller is to write what waits, as wait does.
+func (q *queue) claim() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.writing || q.mu.head == len(q.mu.items) {
+		return false
+	}
+	q.mu.writing = true
+	return true
+}
+
+// written ends what claim or wait began. If more waits, more has the caller go on; without
+// it the session's own writer is woken for that.
+func (q *queue) written(more bool) (goOn bool) { //nolint:revive // the flag is the caller's patience
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.mu.head < len(q.mu.items)
+	if left && more {
+		return true
+	}
+	q.mu.writing = false
+	if left {
+		notify(q.wake)
+	}
+	return false
 }
 
 // take moves frames to the end of buf until there is none or buf has the size of

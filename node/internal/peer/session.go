@@ -49,6 +49,7 @@ type session struct {
 	stranger bool
 
 	queue queue
+	wbuf  []byte        // of who writes the queue
 	done  chan struct{} // closed by close
 	mu    struct {
 		sync.Mutex
@@ -174,6 +175,32 @@ func unexpected(kind wire.FrameKind) error {
 	return fmt.Errorf("%w: a frame of kind %d has no place on this connection", wire.ErrMalformed, kind)
 }
 
+// send queues a frame of a connection for calls, and writes it unless somebody writes:
+// a goroutine of its own would have to be woken for each.
+func (s *session) send(ctx context.Context, it item) error {
+	mine, err := s.queue.wait(ctx, it)
+	if mine {
+		s.drain()
+	}
+	return err
+}
+
+// drain writes what waits, for who has claimed that. What is wrong closes the session.
+func (s *session) drain() {
+	for round := 1; ; round++ {
+		buf := s.queue.take(s.wbuf[:0])
+		if err := s.writeAll(buf); err != nil {
+			s.close(err)
+		}
+		if s.wbuf = buf; cap(buf) > keepBuffer {
+			s.wbuf = nil
+		}
+		if !s.queue.written(round < directRounds) {
+			return
+		}
+	}
+}
+
 // write writes the queue, heartbeats before it, until the session is closed or
 // something is wrong.
 func (s *session) write(p pace) error {
@@ -185,12 +212,14 @@ func (s *session) write(p pace) error {
 	leave := s.leave
 	quiet := silence{limit: p.silence, last: time.Now()}
 	for {
-		buf = s.queue.take(buf)
-		if err := s.writeAll(buf); err != nil {
-			return err
+		var err error
+		if p.beat != nil {
+			buf, err = s.writeQueue(buf)
+		} else if s.queue.claim() {
+			s.drain()
 		}
-		if buf = buf[:0]; cap(buf) > keepBuffer {
-			buf = nil
+		if err != nil {
+			return err
 		}
 		select {
 		case <-s.done:
@@ -211,11 +240,31 @@ func (s *session) write(p pace) error {
 			if err := s.over(&quiet, time.Now()); err != nil {
 				return err
 			}
-			if p.pings {
-				buf = wire.AppendFrame(buf, wire.FramePing, nil)
-			}
+			buf = s.ping(p, buf)
 		}
 	}
+}
+
+// ping asks whether the other side is there.
+func (s *session) ping(p pace, buf []byte) []byte {
+	switch {
+	case !p.pings:
+	case p.beat != nil:
+		return wire.AppendFrame(buf, wire.FramePing, nil)
+	default:
+		_ = s.queue.push(item{kind: wire.FramePing}) // a queue that is full says enough
+	}
+	return buf
+}
+
+// writeQueue writes buf and what waits behind it, and returns an empty buffer.
+func (s *session) writeQueue(buf []byte) ([]byte, error) {
+	buf = s.queue.take(buf)
+	err := s.writeAll(buf)
+	if buf = buf[:0]; cap(buf) > keepBuffer {
+		buf = nil
+	}
+	return buf, err
 }
 
 // over returns why the connection is to end: the other side is silent, or its

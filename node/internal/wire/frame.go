@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -53,16 +55,36 @@ func FinishFrame(b []byte, kind FrameKind) []byte {
 // payload is a buffer of its own, never reused. The error is io.EOF only if the
 // stream ends before the frame begins.
 func ReadFrame(r io.Reader, limit int) (FrameKind, []byte, error) {
-	var head [FrameHeader]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+	n, kind, err := readHeader(r)
+	if err != nil {
 		return 0, nil, err
 	}
-	n := binary.BigEndian.Uint32(head[:])
 	if uint64(n) > uint64(limit) {
 		return 0, nil, fmt.Errorf("%w: a frame of %d bytes, the limit is %d", ErrMalformed, n, limit)
 	}
 	payload, err := readPayload(r, int(n))
-	return FrameKind(head[4]), payload, err
+	return kind, payload, err
+}
+
+// readHeader reads the length and the kind of a frame, without allocating if there is
+// a buffer to look into.
+func readHeader(r io.Reader) (n uint32, kind FrameKind, err error) {
+	br, buffered := r.(*bufio.Reader)
+	if !buffered {
+		var head [FrameHeader]byte
+		_, err = io.ReadFull(r, head[:])
+		return binary.BigEndian.Uint32(head[:]), FrameKind(head[FrameHeader-1]), err
+	}
+	head, err := br.Peek(FrameHeader)
+	if err != nil {
+		if errors.Is(err, io.EOF) && len(head) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, 0, err
+	}
+	n, kind = binary.BigEndian.Uint32(head), FrameKind(head[FrameHeader-1])
+	_, err = br.Discard(FrameHeader)
+	return n, kind, err
 }
 
 // readPayload reads n bytes, and allocates for a large n as its bytes arrive: a
