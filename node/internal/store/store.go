@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -110,8 +113,14 @@ func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, 
 			err = damaged(fmt.Errorf("%v", r))
 		}
 	}()
-	if db, err = pebble.Open(dir, o); pebble.IsCorruptionError(err) {
-		err = damaged(err)
+	db, err = pebble.Open(dir, o)
+	if pebble.IsCorruptionError(err) {
+		return db, damaged(err)
+	}
+	// What does not fit in pebble's own list of options is no corruption to it.
+	_, system := errors.AsType[syscall.Errno](err)
+	if err != nil && !system && strings.HasPrefix(filepath.Base(disk.wasReading().name), "OPTIONS-") {
+		return db, damaged(err)
 	}
 	return db, err
 }

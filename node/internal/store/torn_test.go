@@ -256,3 +256,21 @@ func TestMissingFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedOptions turns a letter of what pebble notes of its own options: the
+// database is refused with the file. Pebble tells of no file there.
+func TestDamagedOptions(t *testing.T) {
+	d := makeDeposit(t, shortRow)
+	for name, data := range d.files {
+		damaged := bytes.Replace(data, []byte("pebble.concatenate"), []byte("pebble.concatenape"), 1)
+		if !strings.HasPrefix(name, "OPTIONS-") || bytes.Equal(damaged, data) {
+			continue
+		}
+		got := d.read(t, name, d.with(t, name, damaged))
+		if got.err == nil || !strings.Contains(got.err.Error(), name) || !errors.Is(got.err, store.ErrDamaged) {
+			t.Errorf("%s: %v", name, got.err)
+		}
+		return
+	}
+	t.Error("there is no list of options")
+}
