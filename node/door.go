@@ -14,12 +14,15 @@ import (
 type door struct {
 	net.Listener
 
-	shut, closed chan struct{}
-	once         sync.Once
+	shut, still, closed chan struct{}
+	rest, once          sync.Once
 }
 
+// stillMost bounds the wait for whoever accepts: it may have ended.
+const stillMost = 2 * time.Second
+
 func newDoor(l net.Listener) *door {
-	return &door{Listener: l, shut: make(chan struct{}), closed: make(chan struct{})}
+	return &door{Listener: l, shut: make(chan struct{}), still: make(chan struct{}), closed: make(chan struct{})}
 }
 
 // Accept implements net.Listener. Once the door is shut it waits for Close.
@@ -30,6 +33,7 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 	select {
 	case <-d.shut:
+		d.rest.Do(func() { close(d.still) })
 		<-d.closed
 		return nil, net.ErrClosed
 	default:
@@ -52,7 +56,8 @@ type fileListener interface {
 var errNoSocket = errors.New("the port is no socket of the system")
 
 // shutKeeping stops taking connections in, and returns a descriptor that keeps
-// the socket open.
+// the socket open. Whoever accepts has come back for another connection by then: the
+// last one that Accept had got is known to it, and is not closed unseen.
 func (d *door) shutKeeping() (*os.File, error) {
 	l, ok := d.Listener.(fileListener)
 	if !ok {
@@ -66,6 +71,12 @@ func (d *door) shutKeeping() (*os.File, error) {
 	// A connection that Accept has already got is served.
 	if err = l.SetDeadline(time.Unix(1, 0)); err != nil {
 		return nil, errors.Join(fmt.Errorf("stop taking connections in: %w", err), f.Close())
+	}
+	t := time.NewTimer(stillMost)
+	defer t.Stop()
+	select {
+	case <-d.still:
+	case <-t.C:
 	}
 	return f, nil
 }
