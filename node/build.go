@@ -48,9 +48,7 @@ func (n *node) build() error {
 		MayWrite: func(id api.TableID) error { return n.cluster.MayWrite(id) },
 		Spent:    func(id api.TableID, keyed bool) string { return n.cluster.Spent(id, keyed) },
 		Sound:    func(id api.TableID, node string) bool { return n.cluster.Sound(id, node) },
-		OnFence: func(table string) {
-			n.events.tell(api.Event{Kind: api.EventFenced, Member: c.Node.ID, Tables: []string{table}, Count: 1})
-		},
+		OnFence:  n.tellFence,
 	})
 	p := peer.Options{
 		Node:    c.Node.ID,
@@ -276,6 +274,11 @@ func (r remote) ask(ctx context.Context, node string, m wire.Method, req *api.Re
 		return nil, &api.Error{Code: api.CodeOwnerUnreachable, Message: "the owner cannot be reached: " + err.Error(), RetryAfter: time.Second}
 	}
 	return nil, &api.Error{Code: api.CodeOutcomeUnknown, Message: "the connection to the owner broke after the request was sent: " + err.Error()}
+}
+
+// tellFence tells that this node's replica of a table is fenced.
+func (n *node) tellFence(table string) {
+	n.events.tell(api.Event{Kind: api.EventFenced, Member: n.o.Config.Node.ID, Tables: []string{table}, Count: 1})
 }
 
 // unsound returns the tables whose replicas here are fenced.
