@@ -312,8 +312,8 @@ func TestRollPauses(t *testing.T) {
 	if out := c.roll(t, "status"); !strings.Contains(out.String(), "paused") || !strings.Contains(out.String(), "n1") {
 		t.Errorf("status: %s", out)
 	}
-	if out := c.roll(t, "--yes"); out.code != 7 || !strings.Contains(out.String(), "table t0 would keep 1 of 3") {
-		t.Errorf("with n1 down, a roll ended with %d\n%s", out.code, out)
+	if out := c.roll(t, "plan"); out.code != 7 || !strings.Contains(out.String(), "table t0 would keep 1 of 3") {
+		t.Errorf("with n1 down, a plan ended with %d\n%s", out.code, out)
 	}
 	c.nodes[0].start(t, "")
 	c.healthy(t, 30*time.Second)
