@@ -93,6 +93,7 @@ fuzz:
 
 sim:
 	TIDAL_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v ./node/internal/sim
+	TIDAL_FOUND_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v -run '^TestFoundOnce$$' ./node/internal/cluster
 
 graceful:
 	GRACEFUL_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestGraceful$$' $(PROCTEST)

@@ -2,7 +2,9 @@ package cluster_test
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,13 +129,12 @@ func TestFoundLoses(t *testing.T) {
 // foundings has operators found clusters at once, with lists and a network of their
 // own, while nodes crash and come back, and returns how many clusters are led in the
 // end.
-func foundings(t *testing.T, seed uint64, part bool) (led int) {
+func foundings(t *testing.T, seed uint64) (led int) {
 	t.Helper()
 	inBubbleOf(t, []string{"a", "b", "c", "d", "e"}, func(b *bed) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		side := map[string]int{}
 		for _, id := range b.ids {
-			b.nodes[id].part = part
 			side[id] = r.IntN(2)
 		}
 		cut, lost := r.IntN(3) > 0, r.IntN(60)
@@ -165,31 +166,62 @@ func foundings(t *testing.T, seed uint64, part bool) (led int) {
 		<-time.After(5 * time.Second)
 		b.block(nil)
 		<-time.After(20 * time.Second)
-		ids := map[api.ClusterID]bool{}
-		for _, id := range b.ids {
-			if c := b.at(id).cluster; c.Leased() {
-				ids[c.ID()] = true
-			}
-		}
-		led = len(ids)
+		led = b.led()
 	})
 	return led
 }
 
-// TestFoundOnce: however many operators found clusters at once, one at most is led.
-// With the part that is there as the only voters, two are, and this test says so.
+// led returns how many clusters are led.
+func (b *bed) led() int {
+	ids := map[api.ClusterID]bool{}
+	for _, id := range b.ids {
+		if c := b.at(id).cluster; c.Leased() {
+			ids[c.ID()] = true
+		}
+	}
+	return len(ids)
+}
+
+// TestFoundOnce: however many operators found clusters at once, one is led and no more.
+// TIDAL_FOUND_SEEDS is how many times it is tried.
 func TestFoundOnce(t *testing.T) {
-	const seeds = 12
-	some, two := false, false
-	for seed := range uint64(seeds) {
-		led := foundings(t, seed, false)
-		if led > 1 {
+	seeds := uint64(3)
+	if s := os.Getenv("TIDAL_FOUND_SEEDS"); s != "" {
+		var err error
+		if seeds, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seed := range seeds {
+		if led := foundings(t, seed); led != 1 {
 			t.Errorf("seed %d: %d clusters are led", seed, led)
 		}
-		some = some || led == 1
-		two = two || foundings(t, seed, true) > 1
 	}
-	if !some || !two {
-		t.Errorf("a cluster formed: %t; with the defect two did: %t; want both in %d seeds", some, two, seeds)
+}
+
+// TestFoundApart has an operator on each side of a cut found a cluster. One of them
+// has no majority; with the defect, which has a side alone as the voters, there are two.
+func TestFoundApart(t *testing.T) {
+	for _, part := range []bool{false, true} {
+		want := map[bool]int{false: 1, true: 2}[part]
+		inBubbleOf(t, []string{"a", "b", "c", "d", "e"}, func(b *bed) {
+			for _, n := range b.nodes {
+				n.part = part
+			}
+			b.block(func(from, to string, _ wire.Method) bool { return (from < "d") != (to < "d") })
+			b.start(b.ids...)
+			_, err := b.at("b").cluster.Found(b.Context(), []string{"a", "b", "c"})
+			b.check(err)
+			_, err = b.at("d").cluster.Found(b.Context(), []string{"d", "e"})
+			if (err == nil) != part {
+				b.Errorf("with the defect %t: the smaller side founds a cluster: %v", part, err)
+			}
+			<-time.After(10 * time.Second)
+			b.block(nil)
+			<-time.After(20 * time.Second)
+			if led := b.led(); led != want {
+				b.Errorf("with the defect %t: %d clusters are led, want %d; %s", part, led, want, b.say())
+			}
+		})
 	}
 }
