@@ -22,8 +22,12 @@ const (
 	read           // linearizable
 	streamWrite    // tidal's, over streams of frames
 	streamRead
+	batch // tidal's, of batchRows rows
+	streamBatch
 	restart
 )
+
+const batchRows = 100
 
 // request is one of a test's.
 type request struct {
@@ -115,10 +119,14 @@ func (l load) run(ctx context.Context, s store) (cell, error) {
 		return c, fmt.Errorf("not one was done; the first failure: %s", c.failure)
 	}
 	wall, n := time.Since(began).Seconds(), float64(len(took))
+	rows := n
+	if l.op == batch || l.op == streamBatch {
+		rows *= batchRows
+	}
 	slices.Sort(took)
 	ms := func(q float64) float64 { return float64(took[int(q*(n-1))].Microseconds()) / 1000 }
-	c.perSecond, c.p50, c.p99 = n/wall, ms(.5), ms(.99)
-	c.cpu = (cpuSeconds(s.pids()) - cpu) / n * 100_000
+	c.perSecond, c.p50, c.p99 = rows/wall, ms(.5), ms(.99)
+	c.cpu = (cpuSeconds(s.pids()) - cpu) / rows * 100_000
 	c.loadAvg = loadAverage()
 	return c, nil
 }

@@ -56,6 +56,8 @@ func tests(l load) []test {
 		as("writes, one client", write, 1),
 		as("reads, "+many, read, l.clients),
 		as("reads over streams, "+many, streamRead, l.clients),
+		as("rows in batches of 100, 16 clients", batch, 16),
+		as("rows in batches of 100 over streams, 16 clients", streamBatch, 16),
 		as("restart with 100,000 rows", restart, 256),
 	}
 }
@@ -134,7 +136,7 @@ func measure(ctx context.Context, c *contender, list []test, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
-		fmt.Fprintf(os.Stderr, "%-6s %-34s %s\n", c.name, t.name, got)
+		fmt.Fprintf(os.Stderr, "%-6s %-48s %s\n", c.name, t.name, got)
 		c.cells[t.name] = append(c.cells[t.name], got)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tidal/node/api"
 	"tidal/node/client"
 )
 
@@ -135,8 +136,25 @@ func (s *tidalStore) do(ctx context.Context, o op, r request) (err error) {
 		_, err = s.native.Put(ctx, table, r.key, r.value, client.WriteOptions{})
 	case streamRead:
 		_, err = s.native.Get(ctx, table, r.key, client.ReadOptions{})
+	case batch:
+		var body []byte
+		for _, c := range changes(r) {
+			body = api.AppendChange(body, &c)
+		}
+		return s.call(ctx, r.node, http.MethodPost, path, body)
+	case streamBatch:
+		_, err = s.native.Batch(ctx, table, changes(r), client.BatchOptions{})
 	}
 	return err
+}
+
+// changes are the rows of a batch: those that follow the request's.
+func changes(r request) []api.Change {
+	all := make([]api.Change, batchRows)
+	for i := range all {
+		all[i] = api.Change{Key: fmt.Sprintf("%s-%02d", r.key, i), Value: r.value}
+	}
+	return all
 }
 
 func (s *tidalStore) restart(ctx context.Context, i int) (time.Duration, error) {
