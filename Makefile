@@ -13,7 +13,7 @@ TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
 
-.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned topcost roll rolltrouble interop rotate clean torn figures release-check nemesis
+.PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned top topcost roll rolltrouble interop rotate clean torn figures release-check nemesis slowclients
 
 help:
 	@echo 'make build             bin/tidal'
@@ -29,9 +29,12 @@ help:
 	@echo 'make planned N=10      restarts by SIGTERM and in place, of three and five nodes, N times each: the longest waits'
 	@echo 'make gap N=5           hand every table of a node over, N times, and measure how long it has no owner'
 	@echo 'make pictures          draw the pictures in docs/img anew, from a cluster on this machine'
+	@echo 'make top               tidal top on real terminals, in tmux and over a real cluster, with its nodes away for a minute'
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
+	@echo 'make upgrade N=3       roll from one release to the next and back under writers, N times; then there is no way back'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
+	@echo 'make slowclients       5,000 connections that send a byte a second: closed, cheap, and nobody else notices'
 	@echo 'make nemesis N=10      break processes, networks and disks at random under clients, and check the histories'
 	@echo 'make torn              damage at every byte of a small database: each is noticed'
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
@@ -107,6 +110,9 @@ D ?= 60s
 nemesis:
 	NEMESIS_RUNS=$(N) NEMESIS_FOR=$(D) $(GO) test -count=1 -timeout 120m -v -run '^TestNemesis$$' $(PROCTEST)
 
+slowclients:
+	TIDAL_SLOWCLIENTS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestSlowClients$$' $(PROCTEST)
+
 torn:
 	TIDAL_TORN=1 $(GO) test -count=1 -timeout 60m -v -run 'TestTornLog|TestFlippedBits|TestMissingFiles' ./node/internal/store
 
@@ -130,12 +136,20 @@ gap:
 pictures: build
 	.ci/pictures bin/tidal .pictures
 
+top:
+	TIDAL_TMUX=1 $(GO) test -count=1 -timeout 10m -run '^TestTmuxScreens$$' ./tui
+	TIDAL_TOP=60s $(GO) test -count=1 -timeout 20m -v -run '^TestTop($$|Rolls|Leaves|Ends)' $(PROCTEST)
+
 topcost:
 	TIDAL_TOP_COST=1 $(GO) test -count=1 -timeout 20m -v -run '^TestTopCost$$' $(PROCTEST)
 
 roll:
 	ROLL_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestRoll$$' $(PROCTEST)
 	ROLL_RUNS=$(N) ROLL_NODES=5 $(GO) test -count=1 -timeout 60m -v -run '^TestRoll$$' $(PROCTEST)
+
+.PHONY: upgrade
+upgrade:
+	UPGRADE_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestUpgrade$$' $(PROCTEST)
 
 rolltrouble:
 	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses|Exec)$$' $(PROCTEST)
@@ -149,7 +163,7 @@ ETCD ?= v3.7.3
 NATS ?= v2.15.2
 interop: .interop/etcd .interop/etcdctl .interop/nats-server
 	.ci/sshd
-	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 15m -v -run 'TakesOurCertificates$$|^TestRoll(SSH|Etcd)$$' $(PROCTEST)
+	TIDAL_INTEROP=$(CURDIR)/.interop $(GO) test -count=1 -timeout 15m -v -run 'TakesOurCertificates$$|^TestRoll(SSH|Etcd|EtcdTooMany)$$' $(PROCTEST)
 
 figures: build .interop/etcd .interop/nats-server
 	cd examples/compare && $(GO) run . -rounds $(N) -tidal $(CURDIR)/bin/tidal -etcd $(CURDIR)/.interop/etcd -nats $(CURDIR)/.interop/nats-server
