@@ -277,8 +277,8 @@ func (r remote) ask(ctx context.Context, node string, m wire.Method, req *api.Re
 }
 
 // tellFence tells that this node's replica of a table is fenced.
-func (n *node) tellFence(table string) {
-	n.events.tell(api.Event{Kind: api.EventFenced, Member: n.o.Config.Node.ID, Tables: []string{table}, Count: 1})
+func (n *node) tellFence(name string) {
+	n.events.tell(api.Event{Kind: api.EventFenced, Member: n.o.Config.Node.ID, Tables: []string{name}, Count: 1})
 }
 
 // unsound returns the tables whose replicas here are fenced.
