@@ -16,6 +16,8 @@ import (
 // Times of the look at the space that a disk has left.
 const (
 	spaceLook   = 250 * time.Millisecond
+	spaceRest   = time.Second // instead, while spacePlenty is left beyond the reserve
+	spacePlenty = 16 << 30    // bytes; no disk takes as much in spaceRest
 	ballastRest = time.Minute // after the ballast could not be made
 )
 
@@ -83,7 +85,8 @@ func (s *space) look() (full bool, err error) {
 
 // keepSpace looks at the disk until ctx ends, and tells the others of the node.
 func (n *node) keepSpace(ctx context.Context) error {
-	t := time.NewTicker(spaceLook)
+	every := spaceLook
+	t := time.NewTicker(every)
 	defer t.Stop()
 	if n.space.full.Load() {
 		n.log.WarnContext(ctx, "the disk is full: the node takes no rows", "free", n.space.free.Load(), "reserve", n.space.reserve.Load())
@@ -107,7 +110,19 @@ func (n *node) keepSpace(ctx context.Context) error {
 			n.space.full.Store(false)
 			n.log.InfoContext(ctx, "the disk has space again", "free", n.space.free.Load())
 		}
+		if next := n.space.pace(); next != every {
+			every = next
+			t.Reset(every)
+		}
 	}
+}
+
+// pace is the time until the next look.
+func (s *space) pace() time.Duration {
+	if s.free.Load()-s.reserve.Load() > spacePlenty {
+		return spaceRest
+	}
+	return spaceLook
 }
 
 // complaint says what is left, if that is hardly anything; else "".

@@ -14,7 +14,7 @@ var ErrStalled = errors.New("the raft loop stood still for too long: its disk do
 
 // Times of the watchdog.
 const (
-	watchLook  = 100 * time.Millisecond
+	watchLook  = 250 * time.Millisecond
 	stallAfter = time.Second
 	stallEnd   = 30 * time.Second
 	stacksMost = 4 << 20 // bytes of the stacks of all goroutines

@@ -29,6 +29,7 @@ type link struct {
 	kind  wire.ConnKind
 	kick  chan struct{} // capacity 1: dial now
 	nudge chan struct{} // capacity 1: send a heartbeat now
+	along chan struct{} // capacity 1: send a heartbeat if the next is due soon
 	renew chan struct{} // capacity 1: put another connection in the place of the one that stands
 	mu    struct {
 		sync.Mutex
@@ -44,7 +45,10 @@ type link struct {
 }
 
 func newLink(t *Transport, node string, kind wire.ConnKind, address string) *link {
-	l := &link{t: t, node: node, kind: kind, kick: make(chan struct{}, 1), nudge: make(chan struct{}, 1), renew: make(chan struct{}, 1)}
+	l := &link{
+		t: t, node: node, kind: kind, kick: make(chan struct{}, 1), renew: make(chan struct{}, 1),
+		nudge: make(chan struct{}, 1), along: make(chan struct{}, 1),
+	}
 	l.mu.address = address
 	l.mu.settled = make(chan struct{})
 	return l
@@ -274,7 +278,7 @@ func (l *link) serve(ctx context.Context, c *caller) error {
 	read := c.receive
 	if l.kind == wire.ConnRaft {
 		l.t.o.Handler.Up(c.remote)
-		p.beat, p.every, p.nudge = l.beat(), l.t.o.Interval, l.nudge
+		p.beat, p.every, p.nudge, p.along, p.went = l.beat(), l.t.o.Interval, l.nudge, l.along, l.t.along
 		read = func(kind wire.FrameKind, _ []byte) error { return unexpected(kind) }
 	}
 	ends := l.t.stands(c.session)

@@ -127,6 +127,8 @@ type pace struct {
 	beat    func() []byte // the next heartbeat, nil for none now; nil func: no heartbeats
 	every   time.Duration // heartbeats
 	nudge   <-chan struct{}
+	along   <-chan struct{} // a heartbeat went to another node
+	went    func()          // says so
 }
 
 // run gives each frame that is not the session's own to read, until the
@@ -232,6 +234,10 @@ func (s *session) write(p pace) error {
 			return s.flush(buf)
 		case <-s.queue.wake:
 			buf = beats.due(buf)
+		case <-p.along:
+			if beats.soon() {
+				buf = beats.append(buf)
+			}
 		case <-beats.c:
 			buf = beats.append(buf)
 		case <-p.nudge:
@@ -317,18 +323,23 @@ func (b *beats) stop() {
 
 // due appends a heartbeat if it is time for one, or soon will be: it goes before
 // what is queued. A frame of its own shortly after would wake both sides again,
-// and that is most of what an idle cluster costs.
+// and that is most of what an idle cluster costs. So it takes the heartbeats for
+// other nodes along.
 func (b *beats) due(buf []byte) []byte {
 	select {
 	case <-b.p.nudge:
 		return b.append(buf)
 	default:
 	}
-	if b.ticker == nil || time.Since(b.last) < b.p.every/2 {
+	if !b.soon() {
 		return buf
 	}
+	b.p.went()
 	return b.append(buf)
 }
+
+// soon reports whether a heartbeat is due within half an interval.
+func (b *beats) soon() bool { return b.ticker != nil && time.Since(b.last) >= b.p.every/2 }
 
 // append appends a heartbeat, if there are any; the next is due an interval later.
 func (b *beats) append(buf []byte) []byte {

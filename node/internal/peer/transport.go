@@ -301,6 +301,15 @@ func (t *Transport) Nudge() {
 	}
 }
 
+// along sends the peers whose next heartbeat is due soon theirs now.
+func (t *Transport) along() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ls := range t.mu.links {
+		notify(ls.raft.along)
+	}
+}
+
 // Heard returns the newest known incarnation of a node and when a byte of it last
 // arrived; zero values if it never said hello.
 func (t *Transport) Heard(node string) (api.Incarnation, time.Time) {

@@ -90,27 +90,28 @@ func TestRaftAndHeartbeats(t *testing.T) {
 }
 
 // TestHeartbeatsRideAlong: a heartbeat that is due soon goes out with a frame that
-// goes out anyway, and none is sent on its own then.
+// goes out anyway, as do those for other nodes, and none is sent on its own then.
 func TestHeartbeatsRideAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric()
-		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
+		a, b, c := f.start(t, "a", 1), f.start(t, "b", 1), f.start(t, "c", 1)
 		defer a.stop()
 		defer b.stop()
-		join(a, b)
+		defer c.stop()
+		a.SetPeers(map[string]string{"b": "http://b:1", "c": "http://c:1"})
 		settle()
 		a.Nudge() // from now on it is known when the next is due
 		synctest.Wait()
 		for range 20 {
-			before := len(b.list("beat "))
+			before, other := len(b.list("beat ")), len(c.list("beat "))
 			advance(60 * time.Millisecond)
-			if n := len(b.list("beat ")) - before; n != 0 {
+			if n := len(b.list("beat ")) + len(c.list("beat ")) - before - other; n != 0 {
 				t.Fatalf("%d heartbeats within 60 ms", n)
 			}
 			a.SendRaft("b", []byte("x"))
 			synctest.Wait()
-			if n := len(b.list("beat ")) - before; n != 1 {
-				t.Fatalf("%d heartbeats with a frame 60 ms after the last, want 1", n)
+			if n, m := len(b.list("beat "))-before, len(c.list("beat "))-other; n != 1 || m != 1 {
+				t.Fatalf("%d and %d heartbeats with a frame to one of two, 60 ms after the last, want 1 each", n, m)
 			}
 		}
 		before := len(b.list("beat "))
