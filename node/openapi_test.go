@@ -195,6 +195,10 @@ func TestOpenAPI(t *testing.T) {
 	ask("POST "+one+"/check", "", "", 200)
 	ask("POST "+one+"/replicas", "", `{"from":"a","to":"b"}`, 409)
 	ask("POST "+one+"/replicas", "", `{"from":"a"}`, 400)
+	ask("PUT "+one+"/owner", "", `{"to":"a"}`, 200)
+	ask("PUT "+one+"/owner", "", `{"to":"b"}`, 404)
+	ask("POST /v1/cluster/init", "", `{"members":["a"]}`, 409)
+	ask("POST /v1/cluster/init", "", `{}`, 400)
 
 	ask("GET "+row, "", "", 404)
 	ask("PUT "+row, "", "v", 204)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ type streamNode struct {
 	*node
 	name string
 	row  func(s *served, id uint64, q *wire.ClientRequest)
-	none bool // it gives no streams
+	none atomic.Bool // it gives no streams
 	mu   struct {
 		sync.Mutex
 		streams []*served
@@ -61,7 +62,7 @@ func newStreamNode(t *testing.T, name, owner string) *streamNode {
 		case r.URL.Path != "/v1/stream":
 			w.Header().Set("ETag", `"2-99"`)
 			w.Header().Set(api.HeaderOwner, owner)
-		case n.none:
+		case n.none.Load():
 			problem(w, api.CodeNotReady)
 		default:
 			n.stream(w)
@@ -243,7 +244,7 @@ func TestStreamToOwner(t *testing.T) {
 		}
 		answer.ServeHTTP(w, r)
 	})
-	b.none = true
+	b.none.Store(true)
 	cl := streamClient(t, client.Options{}, a, b)
 	eventually(t, "requests do not reach the owner", func() bool {
 		put(t, cl, "t")
@@ -311,10 +312,14 @@ func TestStreamResends(t *testing.T) {
 		"an internal error is not again": {refusing(api.CodeInternal), false, 1, api.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
+			mu.Lock()
 			keys, first = nil, tt.first
+			mu.Unlock()
 			before := len(n.asked())
 			c := streamClient(t, client.Options{Once: tt.once}, n)
 			_, err := c.Put(t.Context(), "t", "k", nil, client.WriteOptions{})
+			mu.Lock()
+			defer mu.Unlock()
 			for _, r := range n.asked()[before:] {
 				if r.method == http.MethodPut { // after a stream that broke it goes over HTTP
 					keys = append(keys, r.header.Get(api.HeaderIdempotency))
@@ -334,7 +339,7 @@ func TestStreamResends(t *testing.T) {
 // stays so on the way there.
 func TestStreamFallsBack(t *testing.T) {
 	n := newStreamNode(t, "a", "a")
-	n.none = true
+	n.none.Store(true)
 	c := streamClient(t, client.Options{}, n)
 	for range 5 {
 		if v, err := c.Put(t.Context(), "t", "k", nil, client.WriteOptions{}); err != nil || v.Index != 0x99 {
@@ -353,7 +358,7 @@ func TestStreamFallsBack(t *testing.T) {
 
 	doubt := newStreamNode(t, "b", "b")
 	doubt.row = func(s *served, _ uint64, _ *wire.ClientRequest) {
-		doubt.none = true
+		doubt.none.Store(true)
 		_ = s.conn.Close()
 	}
 	doubt.Config.Handler = func(inner http.Handler) http.Handler {
@@ -419,7 +424,7 @@ func TestStreamSilence(t *testing.T) {
 		put(t, c, "t")
 		return frozen.rows() > 0
 	})
-	if took := time.Since(start); took < 2*time.Second || took > 8*time.Second {
+	if took := time.Since(start); took < 2*time.Second || took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -11,10 +11,18 @@ import (
 
 func admin() api.Principal { return api.Principal{Name: "ann", Role: api.RoleAdmin} }
 
-// hand asks a node to hand a table over.
+// hand asks a node to hand a table over, again while the node that is to have it
+// lacks what was just written.
 func (b *bed) hand(at, table string, o api.HandOver, want api.Code) api.Table {
 	b.Helper()
 	t, err := b.at(at).cluster.HandTable(b.Context(), table, o, admin())
+	for range 50 {
+		if want == api.CodeNotReady || api.CodeOf(err) != api.CodeNotReady {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+		t, err = b.at(at).cluster.HandTable(b.Context(), table, o, admin())
+	}
 	if api.CodeOf(err) != want || want == "" && err != nil {
 		b.Fatalf("asked at %s for %+v: %v, want %q", at, o, err, want)
 	}
