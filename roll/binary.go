@@ -112,10 +112,7 @@ func (c *Tidal) Ask(ctx context.Context, v *View) (all map[string]api.Programs, 
 // what it wants. b is the file that is to be sent, nil for none.
 func CheckBinary(p *Plan, b *Binary, all map[string]api.Programs, problems map[string]error) Check {
 	c := Check{Name: "binary", Level: OK}
-	want := p.Options.Version
-	if p.Options.Binary != "" {
-		want = fmt.Sprintf("the binary %.12s", p.Options.Binary)
-	}
+	want := wantedText(p.Options, b)
 	var wrong, unknown []string
 	for _, id := range p.Rolled() {
 		if err := problems[id]; err != nil {
@@ -129,7 +126,7 @@ func CheckBinary(p *Plan, b *Binary, all map[string]api.Programs, problems map[s
 	switch {
 	case len(wrong) > 0:
 		c.Level, c.Detail = Block, listed("node ", wrong, "; ")
-		c.Hint = "send it with --binary FILE, or put it there"
+		c.Hint = unfitHint(p.Options, b)
 	case len(unknown) > 0 && p.Options.Binary != "":
 		c.Level, c.Detail, c.Hint = Block, "which binaries these nodes have is not known: "+names(unknown), "bring them back first, or leave them out with --skip"
 	case len(unknown) > 0:
@@ -140,6 +137,31 @@ func CheckBinary(p *Plan, b *Binary, all map[string]api.Programs, problems map[s
 		c.Detail = want + " stands ready on every node"
 	}
 	return c
+}
+
+// wantedText names what a plan brings, for who is asked whether it is meant.
+func wantedText(o Options, b *Binary) string {
+	switch {
+	case o.Binary == "":
+		return o.Version
+	case o.Version != "":
+		return fmt.Sprintf("%s (the binary %.12s)", o.Version, o.Binary)
+	case b != nil:
+		return fmt.Sprintf("%s (the binary %.12s)", b.Name, o.Binary)
+	}
+	return fmt.Sprintf("the binary %.12s", o.Binary)
+}
+
+// unfitHint says what helps nodes that are unfit. To stage a binary does not put it at
+// a node's path, where --upgrade-to looks; and a saved plan takes no --binary.
+func unfitHint(o Options, b *Binary) string {
+	switch {
+	case b != nil:
+		return "nodes of another platform are rolled apart, each kind with --only and a --binary of its own"
+	case o.Binary != "":
+		return "send it there first: tidal roll stage --binary FILE"
+	}
+	return "roll with --binary FILE, or put it there yourself"
 }
 
 // unfit says why a node cannot come to run what is wanted; "": it can.

@@ -31,6 +31,7 @@ type Options struct {
 	HookAfter        string        `json:"hook_after,omitempty"`
 	Binary           string        `json:"binary,omitempty"`  // SHA-256 of what every node must run afterwards; "": what stands at its path
 	Version          string        `json:"version,omitempty"` // that every node must run afterwards; "": whatever it runs
+	Back             bool          `json:"back,omitempty"`    // Binary is what the nodes ran before the last upgrade
 }
 
 // Limit is how long a command of whoever rolls may take: a driver's, or a hook.

@@ -229,7 +229,7 @@ func (b *binaries) Stage(ctx context.Context, sum string, content io.Reader) (ap
 	}
 	p, err := b.Check(ctx, sum)
 	if err != nil {
-		return p, errors.Join(err, os.Remove(b.staged(sum)))
+		return p, errors.Join(err, remove(b.staged(sum))) // nodes of the same path may have done so
 	}
 	return p, b.dropStaged(sum)
 }

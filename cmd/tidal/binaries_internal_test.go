@@ -114,6 +114,12 @@ func TestBinariesRefused(t *testing.T) {
 			t.Errorf("%.20q was kept: %v", content, err)
 		}
 	}
+	// One that goes away meanwhile, as when another node of the same path removes it, is
+	// refused for what is wrong with it.
+	gone := "#!/bin/sh\nrm \"$0\"\necho 1.2.3\n"
+	if _, err := x.Stage(t.Context(), sumOf(gone), strings.NewReader(gone)); err == nil || !strings.Contains(err.Error(), "is not tidal") || strings.Contains(err.Error(), "no such file") {
+		t.Errorf("one that removes itself: %v", err)
+	}
 	if _, err := x.Stage(t.Context(), sumOf(a), strings.NewReader(a+" ")); api.CodeOf(err) != api.CodeBadRequest {
 		t.Errorf("another than was announced: %v", err)
 	}

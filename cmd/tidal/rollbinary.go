@@ -151,20 +151,20 @@ func (a *app) rollBack(c *cli.Context) error {
 
 // before notes in the options which binary the nodes ran before the last upgrade.
 func (w *rolling) before(c *cli.Context, o *roll.Options) error {
-	upgrade, err := w.lastUpgrade(c)
-	if err != nil {
-		return err
-	}
 	v, err := w.tidal.View(c.Context)
 	if err != nil {
 		return fmt.Errorf("look at the cluster: %w", err)
 	}
 	all, problems := w.own().Ask(c.Context, v)
 	for _, id := range v.IDs() {
-		if err := problems[id]; err != nil {
+		if err = problems[id]; err != nil {
 			return withHint(withCode(exitRefused, fmt.Errorf("what node %s ran before is not known: %w", id, err)),
 				"if its new binary does not start, put the one with .previous behind its name back in its place there, and start the node")
 		}
+	}
+	upgrade, err := w.lastUpgrade(c.Context, all)
+	if err != nil {
+		return err
 	}
 	now := upgrade.Options.Binary
 	versions := map[string]string{} // by hash
@@ -186,20 +186,21 @@ func (w *rolling) before(c *cli.Context, o *roll.Options) error {
 		return withHint(withCode(exitRefused, fmt.Errorf("the nodes do not all keep the same binary of before: %s", firstFew(kept))), "roll to the one that you want: tidal roll --binary FILE")
 	}
 	for sum, version := range versions {
-		o.Binary, o.Version = sum, version
+		o.Binary, o.Version, o.Back = sum, version, true
 	}
 	return nil
 }
 
 // lastUpgrade returns the plan of the last roll to another binary. After a way back
-// that is the way back, whose way back leads forward again.
-func (w *rolling) lastUpgrade(c *cli.Context) (*roll.Plan, error) {
-	list, err := w.cl.Rolls(c.Context)
+// that is the way back, whose way back leads forward again; but one that is not through
+// on every node is gone on with, so that what it has left is what it undid.
+func (w *rolling) lastUpgrade(ctx context.Context, all map[string]api.Programs) (*roll.Plan, error) {
+	list, err := w.cl.Rolls(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the rolls: %w", err)
 	}
 	for _, brief := range list {
-		r, err := w.cl.Roll(c.Context, brief.ID)
+		r, err := w.cl.Roll(ctx, brief.ID)
 		if api.CodeOf(err) == api.CodeRollNotFound {
 			break
 		}
@@ -210,10 +211,20 @@ func (w *rolling) lastUpgrade(c *cli.Context) (*roll.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.Options.Binary != "" {
+		if sum := p.Options.Binary; sum != "" && (!p.Options.Back || everywhere(all, sum)) {
 			return p, nil
 		}
 	}
 	return nil, withHint(withCode(exitRefused, errors.New("there is nothing to roll back: no roll that is remembered brought another binary")),
 		"tidal roll history lists them; roll to the binary that you want: tidal roll --binary FILE")
+}
+
+// everywhere reports whether every node runs a binary.
+func everywhere(all map[string]api.Programs, sum string) bool {
+	for _, p := range all {
+		if p.Running.SHA256 != sum {
+			return false
+		}
+	}
+	return true
 }
