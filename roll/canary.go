@@ -128,9 +128,7 @@ func (c *Canary) met(began time.Time, how string) {
 		return
 	}
 	p.Failed++
-	if len(how) > canaryLast {
-		how = how[:canaryLast]
-	}
+	how = clip(how, canaryLast)
 	i := slices.IndexFunc(p.Failures, func(f CanaryFailure) bool { return f.How == how })
 	if i < 0 && len(p.Failures) >= canaryTexts {
 		how = canaryOther

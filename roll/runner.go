@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -224,14 +226,24 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 	if encodeErr != nil {
 		return report, errors.Join(err, fmt.Errorf("write the report: %w", encodeErr))
 	}
-	end.Data = data
-	if len(end.Why) > api.MaxRollText {
-		end.Why = end.Why[:api.MaxRollText]
-	}
+	end.Data, end.Why = data, clip(end.Why, api.MaxRollText)
 	if _, endErr := r.Journal.ChangeRoll(ctx, api.RollEnd, r.Roll.ID, end); endErr != nil {
 		err = errors.Join(err, fmt.Errorf("note the end of the roll: %w", endErr))
 	}
 	return report, err
+}
+
+// clip cuts a text to so many bytes between two characters. What is no text, as the
+// output of a command may be, is written as it is read in JSON, where it is longer.
+func clip(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= most {
+		return text
+	}
+	for !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }
 
 // all rolls batch after batch.
