@@ -1,10 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/urfave/cli/v2"
 
+	"tidal/roll"
 	"tidal/tui"
 )
 
@@ -34,5 +36,17 @@ func TestTopASCII(t *testing.T) {
 		if a.look(&o); o.ASCII != ascii {
 			t.Errorf("%v: ASCII is %t", words, o.ASCII)
 		}
+	}
+}
+
+// TestTopByHand: a roll whose operator's file has somebody restart the nodes is not begun
+// on a screen, where nobody could be told to.
+func TestTopByHand(t *testing.T) {
+	r := &topRoller{w: &rolling{}, flags: func() (roll.Options, error) { return roll.Options{Driver: roll.DriverManual}, nil }}
+	if _, err := r.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "by hand") {
+		t.Errorf("plan: %v", err)
+	}
+	if _, err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "by hand") {
+		t.Errorf("start: %v", err)
 	}
 }

@@ -68,6 +68,9 @@ func (a *app) defaultRoll(c *cli.Context) (roll.Options, error) {
 // plan makes a plan that nothing blocks.
 func (t *topRoller) plan(ctx context.Context) (*roll.Plan, error) {
 	o, err := t.flags()
+	if err == nil {
+		err = byHand(o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +79,14 @@ func (t *topRoller) plan(ctx context.Context) (*roll.Plan, error) {
 		return nil, err
 	}
 	return p, blocked(p)
+}
+
+// byHand refuses a roll that has something to tell: here is no line for it.
+func byHand(o roll.Options) error {
+	if o.Driver == roll.DriverManual {
+		return errors.New("somebody restarts its nodes by hand, and is told on a line of their own when: tidal roll, or tidal roll resume")
+	}
+	return nil
 }
 
 // Plan implements tui.Roller.
@@ -121,8 +132,8 @@ func (t *topRoller) Resume(ctx context.Context, id, epoch uint64) (string, error
 	if err != nil {
 		return "", err
 	}
-	if p.Options.Driver == roll.DriverManual {
-		return "", errors.New("somebody restarts its nodes by hand, and is told on a line of their own when: tidal roll resume")
+	if err = byHand(p.Options); err != nil {
+		return "", err
 	}
 	r, err = t.w.cl.ChangeRoll(ctx, api.RollTake, id, api.RollChange{Epoch: epoch, By: claimant()})
 	if err != nil {
