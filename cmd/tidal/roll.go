@@ -512,6 +512,6 @@ func (a *app) rollUnlock(c *cli.Context) error {
 	if r, err = w.cl.ChangeRoll(c.Context, api.RollUnlock, r.ID, api.RollChange{By: claimant(), Why: why}); err != nil {
 		return fmt.Errorf("unlock: %w", err)
 	}
-	a.say("roll %d is aborted; a claim that it held runs out within %s", r.ID, api.DefaultClaim)
+	a.say("roll %d is aborted; %s", r.ID, w.unlocked())
 	return w.printRolls([]api.Roll{r})
 }

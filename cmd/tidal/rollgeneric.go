@@ -205,6 +205,14 @@ func (w *rolling) notUndone(node string, err error) string {
 	return fmt.Sprintf("the claim on node %s was not given up, and runs out by itself: %v", node, err)
 }
 
+// unlocked says what becomes of the nodes of a roll whose lock was taken away.
+func (w *rolling) unlocked() string {
+	if _, ok := w.tidal.(*generic.Cluster); ok {
+		return "a node that it had drained stays so: nothing gives it back but a roll that is not unlocked, and you"
+	}
+	return fmt.Sprintf("a claim that it held runs out within %s", api.DefaultClaim)
+}
+
 // printCommands prints what a plan runs, word for word.
 func (w *rolling) printCommands(p *roll.Plan) error {
 	if p.Kind != roll.KindGeneric {
