@@ -39,6 +39,11 @@ func (a *app) check(c *cli.Context) error {
 	if _, err := argsOf(c); err != nil {
 		return err
 	}
+	for name, n := range map[string]int64{"max-lag": c.Int64("max-lag"), "min-ready": int64(c.Int("min-ready")), "cert-days": int64(c.Int("cert-days"))} {
+		if c.IsSet(name) && n < 0 { // else it would not be checked
+			return usagef("check: --%s is %d: want 0 or more", name, n)
+		}
+	}
 	format, err := formatOf(c)
 	if err != nil {
 		return err
