@@ -120,8 +120,8 @@ type Runner struct {
 		held    map[string]bool // nodes whose claims are to be renewed
 		ask     string
 		entries map[string]entry
-		last    time.Time // when the last view that counted was begun
-		failed  error     // of the last driver's command that failed
+		last    time.Time        // when the last view that counted was begun
+		failed  map[string]error // driver's commands that failed, by node
 	}
 }
 
@@ -163,7 +163,7 @@ var (
 // ErrAborted, ErrTaken, or the cause for which ctx ended: then the roll is left as
 // it is, and can be taken over.
 func (r *Runner) Run(ctx context.Context) (*Report, error) {
-	r.mu.held, r.mu.entries = map[string]bool{}, map[string]entry{}
+	r.mu.held, r.mu.entries, r.mu.failed = map[string]bool{}, map[string]entry{}, map[string]error{}
 	for _, n := range r.Roll.Nodes {
 		e := entry{state: State(n.State)}
 		if len(n.Data) > 0 {

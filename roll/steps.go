@@ -196,7 +196,7 @@ func (r *Runner) restart(ctx context.Context, at Node, d nodeData) error {
 			r.say(Event{Event: "note", Node: at.ID, Note: "its command failed; its peers will tell: " + failed.Error()})
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.mu.failed = failed
+			r.mu.failed[at.ID] = failed
 			return nil
 		}
 		switch code := api.CodeOf(err); {
@@ -347,8 +347,8 @@ func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData, resumed b
 	})
 	if t, ok := errors.AsType[*TroubleError](err); ok {
 		r.mu.Lock()
-		if r.mu.failed != nil {
-			t.Why += "; its command had failed: " + r.mu.failed.Error()
+		if failed := r.mu.failed[id]; failed != nil {
+			t.Why += "; its command had failed: " + failed.Error()
 		}
 		r.mu.Unlock()
 		t.Hint = "see its log, and what its supervisor says; when it is back: `tidal roll resume`. No other node is begun before that"

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"tidal/node/api"
@@ -42,4 +43,23 @@ func TestLongWhy(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWhyIsItsOwn: a command that failed at one node, which came back all the same, is no
+// reason why another does not.
+func TestWhyIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.restarts = func(s *stage, id string) error {
+			if id == "b" {
+				return &roll.CommandError{Command: "ssh", Output: "broken pipe", Err: errors.New("exit status 255")}
+			}
+			s.away[id] = time.Time{}
+			return nil
+		}
+		_, err := s.run(t, roll.Options{}, nil)
+		if err == nil || !strings.Contains(err.Error(), "node c to come back") || strings.Contains(err.Error(), "broken pipe") {
+			t.Errorf("told to restart were %v: %v", s.touched, err)
+		}
+	})
 }
