@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,23 @@ func TestRollFromHere(t *testing.T) {
 	m.shows(t, "pause roll 7")
 	run(m, m.press("y"))
 	is("pause 7")
+	silent := int64(20_000) // its operator is gone: who is to pause is not there
+	alone := running
+	alone.Silent, alone.Why = &silent, ""
+	f.p.Roll = &alone
+	m.settled()
+	want := "roll 7 stands still: nobody has heard " + alone.By + " for 20s; tidal roll resume"
+	if list := f.p.problems(&m.th); !slices.ContainsFunc(list, func(p problem) bool { return p.text == want }) {
+		t.Errorf("%+v, want %q", list, want)
+	}
+	m.press("R")
+	m.shows(t, "resume roll 7")
+	m.shows(t, "Nothing goes on: nobody has heard "+alone.By)
+	m.press("7")
+	run(m, m.press("enter"))
+	is("resume 7 of epoch 13")
+	f.p.Roll = &running
+	m.settled()
 	m.press("R")
 	done := running
 	done.Status = api.RollDone
@@ -151,7 +169,7 @@ func TestRollFromHere(t *testing.T) {
 	m.press("prod")
 	run(m, m.press("enter"))
 	m.shows(t, "nothing was rolled: bob has begun roll 8")
-	if n := len(x.asked); n != 3 {
+	if n := len(x.asked); n != 4 {
 		t.Errorf("asked: %q", x.asked)
 	}
 	x.err = errors.New("check budget blocks the roll")

@@ -217,9 +217,7 @@ func (p *Picture) problems(th *theme) []problem {
 		nodeProblems(&r, add)
 	}
 	p.tableProblems(add)
-	if r := p.Roll; r != nil && r.Status == api.RollPaused {
-		add(false, "roll %d is paused: %s; tidal roll resume", r.ID, clean(r.Why))
-	}
+	p.rollProblem(add)
 	slices.SortStableFunc(out, func(a, b problem) int {
 		switch {
 		case a.bad == b.bad:
@@ -230,6 +228,16 @@ func (p *Picture) problems(th *theme) []problem {
 		return 1
 	})
 	return out
+}
+
+func (p *Picture) rollProblem(add func(bool, string, ...any)) {
+	switch r := p.Roll; {
+	case !mayBeTaken(r):
+	case r.Status == api.RollPaused:
+		add(false, "roll %d is paused: %s; tidal roll resume", r.ID, clean(r.Why))
+	default:
+		add(false, "roll %d stands still: %s; tidal roll resume", r.ID, aloneText(r))
+	}
 }
 
 func (p *Picture) tableProblems(add func(bool, string, ...any)) {

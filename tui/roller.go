@@ -39,7 +39,7 @@ type planMsg struct {
 }
 
 // askRoll asks to start a roll, to pause the one that runs, or to resume the one that
-// is paused.
+// is paused or whose operator is gone.
 func (m *model) askRoll() tea.Cmd {
 	switch {
 	case m.readOnly("rolled"):
@@ -47,10 +47,10 @@ func (m *model) askRoll() tea.Cmd {
 		m.say(true, "what has been rolled is not known yet")
 	case m.p.old() || m.p.Now.Sub(m.p.RollsAt) > 2*rollsEvery+oldData:
 		m.say(true, "what has been rolled is not known now: nobody answers")
+	case mayBeTaken(m.p.Roll):
+		m.askResume(m.p.Roll)
 	case m.p.Roll != nil && m.p.Roll.Status == api.RollRunning:
 		m.askPause(m.p.Roll)
-	case m.p.Roll != nil && m.p.Roll.Status == api.RollPaused:
-		m.askResume(m.p.Roll)
 	default:
 		m.say(false, "making a plan…")
 		ctx := m.o.ctx
@@ -62,6 +62,22 @@ func (m *model) askRoll() tea.Cmd {
 		}
 	}
 	return nil
+}
+
+// mayBeTaken reports whether somebody else may go on with a roll: it is paused, or whoever
+// carried it out is gone, and could not be asked to pause either.
+func mayBeTaken(r *api.Roll) bool {
+	if r == nil {
+		return false
+	}
+	_, alone := r.Alone()
+	return alone || r.Status == api.RollPaused
+}
+
+// aloneText says that whoever carried a roll out is gone.
+func aloneText(r *api.Roll) string {
+	silent, _ := r.Alone()
+	return fmt.Sprintf("nobody has heard %s for %s", clean(r.By), span(silent))
 }
 
 // planned opens the dialog about starting a roll.
@@ -123,7 +139,9 @@ func (m *model) askResume(r *api.Roll) {
 		text: []string{"epoch " + strconv.FormatUint(epoch, 10) + ", by " + clean(r.By)},
 		do:   func(ctx context.Context, _ int) (string, error) { return m.o.Roller.Resume(ctx, id, epoch) },
 	}
-	if r.Why != "" {
+	if _, alone := r.Alone(); alone {
+		d.text = append(d.text, "Nothing goes on: "+aloneText(r)+".")
+	} else if r.Why != "" {
 		d.text = append(d.text, "It is paused: "+clean(r.Why)+".")
 	}
 	d.text = append(d.text, "It is carried out from here: leaving pauses it.")

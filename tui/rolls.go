@@ -81,10 +81,10 @@ func (m *model) rollList(w, h int) []string {
 // rollKeyText says what R does now.
 func (m *model) rollKeyText() string {
 	switch r := m.p.Roll; {
+	case mayBeTaken(r):
+		return "R resume"
 	case r != nil && r.Status == api.RollRunning:
 		return "R pause"
-	case r != nil && r.Status == api.RollPaused:
-		return "R resume"
 	}
 	return "R start a roll"
 }
