@@ -83,11 +83,19 @@ func (a *app) certsRevoke(c *cli.Context) error {
 	return err
 }
 
+// droppedZeros is how many zeros at the beginning of a serial number other programs may
+// have left out. A shorter one is the beginning of a number, as a table shows it.
+const droppedZeros = 8
+
 // serialOf takes a serial number in hex, or the file of a certificate.
 func serialOf(arg string) (string, error) {
 	serial := strings.ToLower(strings.ReplaceAll(arg, ":", "")) // as other programs write it
 	r := api.Revocation{Serial: strings.Repeat("0", max(0, api.MinSerial-len(serial))) + serial}
 	if _, err := os.Stat(arg); errors.Is(err, fs.ErrNotExist) && r.Check() == nil {
+		if len(serial) < api.MinSerial-droppedZeros {
+			return "", withHint(usagef("certs revoke: %q has %d digits: it is no whole serial number, and would revoke nothing", arg, len(serial)),
+				"`tidal certs check -o json` and serials.jsonl have whole ones; one that is so short takes zeros before it, to 32 digits; the certificate's file does too")
+		}
 		return r.Serial, nil
 	}
 	cert, err := pki.ReadCert(arg)
