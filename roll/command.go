@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -65,16 +67,17 @@ func Shell(ctx context.Context, limit time.Duration, command string, env ...stri
 	return err
 }
 
-// Run runs the command, with nothing to read, and returns the end of what it wrote.
+// Run runs the command, with nothing to read, and returns the end of its output. What it
+// says on stderr is in the error alone: a warning that comes and goes is no answer.
 // It has a process group of its own: Ctrl-C, which pauses a roll, does not reach it,
 // and when its time is over all that it started ends with it. The error is a
 // *CommandError.
 func (p Process) Run(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Limit, fmt.Errorf("it did not end within %s", p.Limit))
 	defer cancel()
-	var out lastBytes
+	var out, said lastBytes
 	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...) //nolint:gosec // the operator's own command
-	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, append(os.Environ(), p.Env...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = io.MultiWriter(&out, &said), &said, append(os.Environ(), p.Env...)
 	cmd.WaitDelay = commandEnd // also for what it left running with its output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -86,21 +89,35 @@ func (p Process) Run(ctx context.Context) (string, error) {
 		}
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		return string(out.b), nil
+		return out.text(), nil
 	}
-	return string(out.b), &CommandError{Command: Verbatim(p.Argv), Output: string(out.b), Err: err}
+	return out.text(), &CommandError{Command: Verbatim(p.Argv), Output: said.text(), Err: err}
 }
 
-// lastBytes keeps the end of what is written.
-type lastBytes struct{ b []byte }
+// lastBytes keeps the end of what is written, by several at a time.
+type lastBytes struct {
+	mu struct {
+		sync.Mutex
+		b []byte
+	}
+}
 
 // Write implements io.Writer.
 func (l *lastBytes) Write(p []byte) (int, error) {
-	l.b = append(l.b, p[max(0, len(p)-outputKept):]...)
-	if n := len(l.b) - outputKept; n > 0 {
-		l.b = append(l.b[:0], l.b[n:]...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := append(l.mu.b, p[max(0, len(p)-outputKept):]...)
+	if n := len(b) - outputKept; n > 0 {
+		b = append(b[:0], b[n:]...)
 	}
+	l.mu.b = b
 	return len(p), nil
+}
+
+func (l *lastBytes) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.mu.b)
 }
 
 // LastLine returns the last line of a text that holds something.
