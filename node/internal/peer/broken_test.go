@@ -111,6 +111,42 @@ func TestUnsentCallIsUnreachable(t *testing.T) {
 	})
 }
 
+// TestCallEndsWithItsContext: a peer that is frozen reads nothing, and the buffers of
+// the systems between fill up. No caller waits for longer than it wants to.
+func TestCallEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric()
+		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
+		defer a.stop()
+		defer b.stop()
+		a.SetPeers(map[string]string{"b": "http://b:1"})
+		settle()
+		held := make(chan struct{})
+		f.each("b:1", func(n *line) { n.held, n.room = held, 96<<10 })
+		if _, err := a.Call(t.Context(), "b", wire.MethodStatus, nil); err != nil { // from here on it reads nothing
+			t.Fatal(err)
+		}
+		const patience = 100 * time.Millisecond
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				begun := time.Now()
+				_, err := a.Call(ctx, "b", wire.MethodStatus, make([]byte, 8<<10))
+				if took := time.Since(begun); took != patience || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("call %d ends after %s, want %s: %v", i, took, patience, err)
+				}
+			})
+			if i%3 == 0 {
+				synctest.Wait()
+			}
+		}
+		wg.Wait()
+		close(held)
+	})
+}
+
 // TestCallsWaitForRoom holds the line for a while under more calls than the queue
 // takes.
 func TestCallsWaitForRoom(t *testing.T) {

@@ -36,6 +36,7 @@ type line struct {
 	mu   sync.Mutex
 	cut  bool          // what is sent vanishes, in both directions
 	held chan struct{} // while not nil nothing is taken from the dialling side
+	room int           // but for so many bytes, as buffers of systems take
 	ends []net.Conn
 }
 
@@ -96,23 +97,23 @@ func (f *fabric) dial(_ context.Context, _, address string) (net.Conn, error) {
 	n := &line{to: address, ends: []net.Conn{a, b}}
 	f.lines = append(f.lines, n)
 	go n.carry(b, a, n.pass)
-	go n.carry(a, b, func() {})
+	go n.carry(a, b, func(net.Conn, []byte) []byte { return nil })
 	l.conns <- far
 	return near, nil
 }
 
 // carry moves bytes from one end to the other; on a line that is cut it loses
 // them, and the news that an end closed.
-func (n *line) carry(to, from net.Conn, pass func()) {
+func (n *line) carry(to, from net.Conn, pass func(net.Conn, []byte) []byte) {
 	buf := make([]byte, 32<<10)
 	for {
-		pass()
+		taken := pass(from, buf)
 		k, err := from.Read(buf)
 		n.mu.Lock()
 		cut := n.cut
 		n.mu.Unlock()
-		if !cut && k > 0 {
-			_, _ = to.Write(buf[:k])
+		if taken = append(taken, buf[:k]...); !cut && len(taken) > 0 {
+			_, _ = to.Write(taken)
 		}
 		if err != nil {
 			if !cut {
@@ -124,14 +125,22 @@ func (n *line) carry(to, from net.Conn, pass func()) {
 	}
 }
 
-// pass waits while the line is held.
-func (n *line) pass() {
+// pass waits while the line is held, and returns what its buffers have taken.
+func (n *line) pass(from net.Conn, buf []byte) (taken []byte) {
 	n.mu.Lock()
-	held := n.held
+	held, room := n.held, n.room
 	n.mu.Unlock()
-	if held != nil {
-		<-held
+	if held == nil {
+		return nil
 	}
+	for len(taken) < room {
+		k, err := from.Read(buf)
+		if taken = append(taken, buf[:k]...); err != nil {
+			return taken
+		}
+	}
+	<-held
+	return taken
 }
 
 // each does something to every line to an address.

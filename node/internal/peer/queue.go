@@ -8,11 +8,14 @@ import (
 	"tidal/node/internal/wire"
 )
 
-// maxDirect is the longest frame, in bytes, that is written by who queues it, and
-// directRounds how often it takes along what others have queued meanwhile.
+// Who queues a frame may write it, but must not wait for the other side to read: its
+// own context may end first, and a write cannot be given up in the middle.
 const (
-	maxDirect    = 16 << 10
-	directRounds = 4
+	maxDirect    = 16 << 10 // the longest frame, in bytes, that is written so
+	directRounds = 4        // how often it takes along what others have queued meanwhile
+	// maxUnheard is how much is written so since the other side was heard last: as much
+	// as the buffers between take of one that reads nothing.
+	maxUnheard = 64 << 10
 )
 
 var (
@@ -123,14 +126,14 @@ func (q *queue) written(more bool) (goOn bool) { //nolint:revive // the flag is 
 	return false
 }
 
-// take moves frames to the end of buf until there is none or buf has the size of
-// a write. What is left wakes the writer again, which has heartbeats to look at
-// in between.
-func (q *queue) take(buf []byte) []byte {
+// take moves frames to the end of buf until there is none, the next one is longer than
+// longest, or buf has most bytes. What is left wakes the writer again, which has
+// heartbeats to look at in between.
+func (q *queue) take(buf []byte, most, longest int) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m := &q.mu
-	for m.head < len(m.items) && len(buf) < writeChunk {
+	for m.head < len(m.items) && len(buf) < most && len(m.items[m.head].payload) <= longest {
 		it := m.items[m.head]
 		m.items[m.head] = item{}
 		m.head++

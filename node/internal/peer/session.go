@@ -50,6 +50,8 @@ type session struct {
 
 	queue queue
 	wbuf  []byte        // of who writes the queue
+	sent  int           // bytes that who writes has written since heard
+	heard uint64        // of tap.bytes, then
 	done  chan struct{} // closed by close
 	mu    struct {
 		sync.Mutex
@@ -182,25 +184,36 @@ func unexpected(kind wire.FrameKind) error {
 func (s *session) send(ctx context.Context, it item) error {
 	mine, err := s.queue.wait(ctx, it)
 	if mine {
-		s.drain()
+		for round := 1; ; round++ {
+			wrote := s.drain(maxUnheard-s.unheard(), maxDirect)
+			if !s.queue.written(wrote > 0 && round < directRounds) {
+				break
+			}
+		}
 	}
 	return err
 }
 
-// drain writes what waits, for who has claimed that. What is wrong closes the session.
-func (s *session) drain() {
-	for round := 1; ; round++ {
-		buf := s.queue.take(s.wbuf[:0])
-		if err := s.writeAll(buf); err != nil {
-			s.close(err)
-		}
-		if s.wbuf = buf; cap(buf) > keepBuffer {
-			s.wbuf = nil
-		}
-		if !s.queue.written(round < directRounds) {
-			return
-		}
+// drain writes most bytes of what waits, or a little more, for who has claimed that,
+// and returns how many it wrote. What is wrong closes the session.
+func (s *session) drain(most, longest int) int {
+	buf := s.queue.take(s.wbuf[:0], most, longest)
+	s.sent = s.unheard() + len(buf)
+	if err := s.writeAll(buf); err != nil {
+		s.close(err)
 	}
+	if s.wbuf = buf; cap(buf) > keepBuffer {
+		s.wbuf = nil
+	}
+	return len(buf)
+}
+
+// unheard returns how much who writes has written since the other side was heard.
+func (s *session) unheard() int {
+	if heard := s.tap.bytes.Load(); heard != s.heard {
+		s.heard, s.sent = heard, 0
+	}
+	return s.sent
 }
 
 // write writes the queue, heartbeats before it, until the session is closed or
@@ -218,7 +231,8 @@ func (s *session) write(p pace) error {
 		if p.beat != nil {
 			buf, err = s.writeQueue(buf)
 		} else if s.queue.claim() {
-			s.drain()
+			s.drain(writeChunk, wire.MaxFrame)
+			s.queue.written(false)
 		}
 		if err != nil {
 			return err
@@ -265,7 +279,7 @@ func (s *session) ping(p pace, buf []byte) []byte {
 
 // writeQueue writes buf and what waits behind it, and returns an empty buffer.
 func (s *session) writeQueue(buf []byte) ([]byte, error) {
-	buf = s.queue.take(buf)
+	buf = s.queue.take(buf, writeChunk, wire.MaxFrame)
 	err := s.writeAll(buf)
 	if buf = buf[:0]; cap(buf) > keepBuffer {
 		buf = nil
@@ -289,7 +303,7 @@ func (s *session) over(quiet *silence, now time.Time) error {
 // place.
 func (s *session) flush(buf []byte) error {
 	for {
-		if buf = s.queue.take(buf[:0]); len(buf) == 0 {
+		if buf = s.queue.take(buf[:0], writeChunk, wire.MaxFrame); len(buf) == 0 {
 			return errRenewed
 		}
 		if err := s.writeAll(buf); err != nil {
