@@ -330,11 +330,11 @@ func (h *Host) Level(ctx context.Context, group uint64, node string, reach uint6
 	return 0, nil
 }
 
-// Arrive returns what takes in a snapshot that comes for a group's replica here.
+// Arrive returns what takes in a snapshot that comes for a replica here.
 // Errors: ErrNoGroup, ErrUnwanted, ErrBusy, ErrStopped, or the end of ctx.
-func (h *Host) Arrive(ctx context.Context, group uint64) (Arriving, error) {
+func (h *Host) Arrive(ctx context.Context, group, replica uint64) (Arriving, error) {
 	a, err := h.wait(ctx, ErrStopped, func(s *Stepper, done func(any, error)) {
-		a, err := s.Arrive(group)
+		a, err := s.Arrive(group, replica)
 		done(a, err)
 	})
 	in, _ := a.(Arriving) // nil with an error

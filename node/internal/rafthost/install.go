@@ -41,11 +41,12 @@ func (s *Stepper) Install(st *Stage, done func(error)) {
 	s.touch(g)
 }
 
-// Arrive returns what takes in a snapshot that comes for a group's replica here.
+// Arrive returns what takes in a snapshot that comes for a replica here. It is that
+// replica's alone: another one of the group may have taken its place when all is here.
 // Errors: ErrNoGroup, or ErrUnwanted if it takes none.
-func (s *Stepper) Arrive(group uint64) (Arriving, error) {
+func (s *Stepper) Arrive(group, replica uint64) (Arriving, error) {
 	switch g := s.groups[group]; {
-	case g == nil:
+	case g == nil || g.state.Replica != replica:
 		return nil, ErrNoGroup
 	case g.arrive == nil:
 		return nil, ErrUnwanted

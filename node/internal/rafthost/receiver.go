@@ -88,7 +88,7 @@ func (r *Receiver) Receive(ctx context.Context, from string, h *Host, next func(
 		return err
 	}
 	dir := filepath.Join(r.o.Dir, strconv.FormatUint(r.count.Add(1), 10))
-	stage, err := NewStage(r.o.DB, dir, first, func(group uint64) (Arriving, error) { return h.Arrive(ctx, group) })
+	stage, err := NewStage(r.o.DB, dir, first, func(group, replica uint64) (Arriving, error) { return h.Arrive(ctx, group, replica) })
 	if err != nil {
 		return err
 	}

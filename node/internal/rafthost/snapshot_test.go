@@ -97,7 +97,13 @@ func (n *node) parts(s rafthost.Shipment, defect rafthost.Defect) [][]byte {
 // stage puts a snapshot beside a node's database.
 func (n *node) stage(parts [][]byte) *rafthost.Stage {
 	n.f.Helper()
-	st, err := rafthost.NewStage(n.db, "staging/1", parts[0], n.stepper.Arrive)
+	return n.stageIn(parts, n.stepper.Arrive)
+}
+
+// stageIn is stage with what takes the pairs in.
+func (n *node) stageIn(parts [][]byte, arrive func(group, replica uint64) (rafthost.Arriving, error)) *rafthost.Stage {
+	n.f.Helper()
+	st, err := rafthost.NewStage(n.db, "staging/1", parts[0], arrive)
 	n.f.check(err)
 	whole := false
 	for _, p := range parts[1:] {
@@ -291,7 +297,9 @@ func TestSnapshotIsRefused(t *testing.T) {
 		{"of itself", replica(1, 2), replica(1, 2), rafthost.ErrNoGroup},
 	} {
 		s := rafthost.Shipment{Group: 1, From: test.from, To: test.to, Term: lead.state[1].Term, Node: follower.id}
-		st := follower.stage(lead.parts(s, rafthost.Sound))
+		st := follower.stageIn(lead.parts(s, rafthost.Sound), func(group, _ uint64) (rafthost.Arriving, error) {
+			return follower.stepper.Arrive(group, replica(1, 2)) // the replica was another one when it began
+		})
 		r := &reply{}
 		follower.stepper.Install(st, r.ended)
 		f.settle()
@@ -361,6 +369,10 @@ func TestStageChecks(t *testing.T) {
 	}
 	if _, err := rafthost.NewStage(f.nodes[1].db, "staging/1", parts[1], f.nodes[1].stepper.Arrive); err == nil {
 		t.Error("a snapshot begins with pairs")
+	}
+	s.To = replica(1, 3) // of another node, as one that comes later would be
+	if _, err := rafthost.NewStage(f.nodes[1].db, "staging/1", lead.parts(s, rafthost.Sound)[0], f.nodes[1].stepper.Arrive); !errors.Is(err, rafthost.ErrNoGroup) {
+		t.Errorf("a snapshot for a replica that is not here: %v", err)
 	}
 }
 

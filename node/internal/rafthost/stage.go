@@ -36,13 +36,13 @@ type Stage struct {
 
 // NewStage begins with the first part of a snapshot. dir is the stage's own, on
 // the file system of the database; what is in it goes. arrive returns what takes in
-// the pairs of a group.
-func NewStage(db *store.DB, dir string, first []byte, arrive func(group uint64) (Arriving, error)) (*Stage, error) {
+// the pairs of a group's replica.
+func NewStage(db *store.DB, dir string, first []byte, arrive func(group, replica uint64) (Arriving, error)) (*Stage, error) {
 	head, err := wire.DecodeSnapshot(first)
 	if err != nil {
 		return nil, err
 	}
-	arriving, err := arrive(head.Group)
+	arriving, err := arrive(head.Group, head.To)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func FuzzStage(f *testing.F) {
 				t.Error(bad)
 			}
 		}()
-		s, err := rafthost.NewStage(db, "stage", head, func(uint64) (rafthost.Arriving, error) { return nowhereIn{}, nil })
+		s, err := rafthost.NewStage(db, "stage", head, func(uint64, uint64) (rafthost.Arriving, error) { return nowhereIn{}, nil })
 		if err != nil {
 			return
 		}
