@@ -168,7 +168,13 @@ func (n *node) start() {
 		Node: n.id, Name: "prod", Members: n.members, Join: n.join, Advertise: n.advertise, Version: "test", Identity: r.who,
 		DB: r.db, Host: r.host, Tables: replicas{r.tables}, Net: network{r},
 		Positions: func(f func(cluster.Position)) { r.tables.Positions(func(p owner.Position) { f(cluster.Position(p)) }) },
-		Log:       log, NoAddressProof: n.unproven, PartVoters: n.part, AdmitOlder: n.lenient, Events: func(e api.Event) {
+		Unsound: func() (fenced []api.TableID) {
+			for _, l := range r.tables.Fenced() {
+				fenced = append(fenced, l.ID)
+			}
+			return fenced
+		},
+		Log: log, NoAddressProof: n.unproven, PartVoters: n.part, AdmitOlder: n.lenient, Events: func(e api.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.mu.events = append(r.mu.events, e)

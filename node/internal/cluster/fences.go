@@ -34,11 +34,13 @@ func (f *fences) heard(node string, tables []api.TableID) {
 	f.any.Store(len(f.mu.nodes) > 0)
 }
 
-// Sound reports whether another node has said nothing of its replica of a table being
-// fenced.
+// Sound reports whether a node has said nothing of its replica of a table being fenced.
 func (c *Cluster) Sound(id api.TableID, node string) bool {
 	f := &c.fences
-	if !f.any.Load() {
+	switch {
+	case node == c.o.Node:
+		return !slices.Contains(c.o.Unsound(), id)
+	case !f.any.Load():
 		return true
 	}
 	f.mu.Lock()

@@ -127,6 +127,8 @@ func (c *Cluster) mayOwn(t *wire.Table, node string) error {
 		why = "drains"
 	case c.crowded(node):
 		why = "has hardly any disk space left"
+	case !c.Sound(t.ID, node):
+		why = "has a replica that differs from the others, and is fenced"
 	default:
 		return nil
 	}

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,30 @@ func TestHandOverRefusals(t *testing.T) {
 		b.block(nil)
 		b.never(time.Second, "it moved", func() bool { return b.ownerOf("t0") != home })
 		b.hand("a", "t0", api.HandOver{To: holder, ID: &id, Owner: &who}, "")
+	})
+}
+
+// TestHandOverToFenced: who wants a table at a replica that is fenced is told so, at any
+// node, and not that it is behind.
+func TestHandOverToFenced(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.up()
+		b.create(1)
+		fenced := b.others(b.atHome("t0"))[0]
+		table, err := b.at("a").cluster.Table(b.Context(), "t0")
+		b.check(err)
+		info, _ := b.at("a").cluster.View().Table(table.ID)
+		replica, _ := info.Replica(fenced)
+		b.check(b.at(fenced).tables.Fence(b.Context(), table.ID, replica.ID))
+		b.within(time.Second, "all know", func() bool {
+			return !slices.ContainsFunc(b.ids, func(id string) bool { return b.at(id).cluster.Sound(table.ID, fenced) })
+		})
+		for _, asked := range b.ids {
+			_, err := b.at(asked).cluster.HandTable(b.Context(), "t0", api.HandOver{To: fenced}, admin())
+			if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "is fenced") {
+				t.Errorf("asked at %s: %v", asked, err)
+			}
+		}
 	})
 }
 
