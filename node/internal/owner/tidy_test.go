@@ -86,6 +86,42 @@ func TestIdleTablesForget(t *testing.T) {
 	})
 }
 
+// TestTableThatWasBusyForgets: a table that had many writes, and has one now and then,
+// does not keep the answers of the many for as long as such writes come.
+func TestTableThatWasBusyForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTrio(t, 0)
+		c.tidying()
+		a := c.open("a")
+		writes := 0
+		write := func() {
+			r := request(api.OpPut, "k", fmt.Sprint(writes))
+			r.Keyed, r.Born = true, api.Position{Table: table, Index: 1 << 40}
+			_, err := a.tables.Execute(t.Context(), table, r)
+			c.check(err)
+			writes++
+		}
+		for range 150 {
+			write()
+		}
+		for range 2 { // the second one comes when the many are past their lifetime
+			<-time.After(tables.KeepKeyed/2 + time.Minute)
+			write()
+		}
+		<-time.After(15 * time.Second)
+		for id, n := range c.nodes {
+			if left := n.tables.Remembered(true); left != 2*idCost {
+				t.Errorf("node %s remembers %d answers, want 2", id, left/idCost)
+			}
+		}
+		wrote := a.applied()
+		<-time.After(time.Minute)
+		if n := a.applied() - wrote; n != 0 {
+			t.Errorf("with nothing to forget there are %d entries", n)
+		}
+	})
+}
+
 // TestNodeHasNoRoomForAnswers: all tables of a node together remember no more than it
 // may. What is refused says so, tables with room of their own among it, and a table
 // that is dropped gives back what it took.

@@ -30,9 +30,14 @@ const (
 // map, up to 57 bytes, and in the queue. The rest is in the database.
 const idCost = 96
 
-// forgetAtOnce bounds the work of one entry: that many answers of each lifetime are
-// forgotten one by one at most. It is more than one, so that the oldest never pile up.
-const forgetAtOnce = 8
+// forgetAtOnce and forgetShare bound the work of one entry: that many answers of each
+// lifetime are forgotten one by one at most, or that part of all. It is more than one,
+// so that the oldest never pile up, and more where many are: a table that was busy and
+// has few entries now would keep them for days, and the room of the node with them.
+const (
+	forgetAtOnce = 8
+	forgetShare  = 1024
+)
 
 // idFormat is the first byte of a stored answer.
 const idFormat = 1
@@ -82,6 +87,12 @@ func (l *lifetime) past(now, at time.Duration) bool { return now-at > l.keep-l.e
 func (l *lifetime) over(now time.Duration) bool {
 	newest, some := l.queue.newest()
 	return !some || l.past(now, newest.at)
+}
+
+// left reports whether anything that it has is past its lifetime.
+func (l *lifetime) left(now time.Duration) bool {
+	oldest, some := l.queue.oldest()
+	return some && l.past(now, oldest.at)
 }
 
 // clear forgets all.
@@ -157,10 +168,11 @@ func (m *Machine) forget(b *store.Batch) {
 		m.keyed.clear()
 		m.ids.clear()
 	}
+	m.past.Store(m.made.left(m.clock) || m.keyed.left(m.clock))
 }
 
 func (m *Machine) forgetOldest(b *store.Batch, l *lifetime) {
-	for range forgetAtOnce {
+	for range max(forgetAtOnce, l.bytes.Load()/idCost/forgetShare) {
 		oldest, some := l.queue.oldest()
 		if !some || !l.past(m.clock, oldest.at) {
 			return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"tidal/node/api"
@@ -56,7 +57,7 @@ func (a *Answer) Err(table api.TableID) error {
 	return e
 }
 
-// Machine applies the entries of one table. All methods but Full, Lasts and
+// Machine applies the entries of one table. All methods but Full, Lasts, Past and
 // Knows belong to one goroutine.
 type Machine struct {
 	id    api.TableID
@@ -68,6 +69,7 @@ type Machine struct {
 	ids   ids
 	made  lifetime // of ids that nodes made
 	keyed lifetime // of ids from clients' keys
+	past  atomic.Bool
 
 	// pending has the versions of rows written since Committed, 0 for those
 	// deleted, and fresh the answers given: the database does not show them yet.
@@ -161,7 +163,7 @@ func (a *Arrival) Machine() *Machine { return a.m }
 // Apply wrote are seen by the next Apply, whether b is committed or not.
 func (m *Machine) Apply(b *store.Batch, index, term uint64, elapsed time.Duration, data []byte) ([16]byte, any, error) {
 	if len(data) == 0 {
-		if elapsed > 0 {
+		if elapsed > 0 || m.made.left(m.clock) || m.keyed.left(m.clock) {
 			m.tick(b, elapsed)
 		}
 		return [16]byte{}, nil, nil
@@ -240,6 +242,10 @@ func (m *Machine) Lasts() time.Duration {
 	}
 	return 0
 }
+
+// Past reports whether answers are left that were past their lifetime at the last entry:
+// another one forgets more of them. It may be called from any goroutine.
+func (m *Machine) Past() bool { return m.past.Load() }
 
 // Full reports whether the table remembers as many answers of a lifetime as it may:
 // keyed, or made. A new write must wait then until some are forgotten. It may be

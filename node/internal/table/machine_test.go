@@ -444,6 +444,34 @@ func TestBurstIsForgotten(t *testing.T) {
 	}
 }
 
+// TestManyAreForgotten: of many ids, more go with an entry than of few, so that some
+// entries are enough for those of a table that was busy.
+func TestManyAreForgotten(t *testing.T) {
+	r := newReplica(t)
+	const many = 20 * 1024
+	entries := make([]entry, many)
+	for i := range entries {
+		entries[i].data = encode(wire.Command{Op: api.OpPut, ID: api.RequestID{byte(i), byte(i >> 8), 1}, Key: "k", Born: 1})
+	}
+	r.apply(entries...)
+	last := wire.Command{Op: api.OpPut, ID: api.RequestID{2}, Key: "k", Born: 1}
+	r.apply(entry{elapsed: time.Second, data: encode(last)})
+	if r.m.Past() {
+		t.Error("nothing is past its lifetime yet")
+	}
+	r.apply(entry{elapsed: table.KeepMade})
+	if kept := r.m.Kept(); kept != many+1-20 || !r.m.Past() {
+		t.Errorf("%d ids are kept after one entry, want %d; more to forget: %t", kept, many+1-20, r.m.Past())
+	}
+	n := 1
+	for ; r.m.Past(); n++ {
+		r.apply(entry{})
+	}
+	if kept := r.m.Kept(); kept != 1 || n > many/9 {
+		t.Errorf("%d ids are kept after %d entries, want 1 after fewer than it takes if 8 go with each", kept, n)
+	}
+}
+
 func TestApplyStopsAtWhatItCannotRead(t *testing.T) {
 	r := newReplica(t)
 	b := r.db.NewBatch()
