@@ -96,7 +96,7 @@ func TestTableThatWasBusyForgets(t *testing.T) {
 		writes := 0
 		write := func() {
 			r := request(api.OpPut, "k", fmt.Sprint(writes))
-			r.Keyed, r.Born = true, api.Position{Table: table, Index: 1 << 40}
+			r.Born = api.Position{Table: table, Index: 1 << 40}
 			_, err := a.tables.Execute(t.Context(), table, r)
 			c.check(err)
 			writes++
@@ -105,17 +105,17 @@ func TestTableThatWasBusyForgets(t *testing.T) {
 			write()
 		}
 		for range 2 { // the second one comes when the many are past their lifetime
-			<-time.After(tables.KeepKeyed/2 + time.Minute)
+			<-time.After(tables.KeepMade/2 + time.Second)
 			write()
 		}
-		<-time.After(15 * time.Second)
+		<-time.After(10 * time.Second)
 		for id, n := range c.nodes {
-			if left := n.tables.Remembered(true); left != 2*idCost {
+			if left := n.tables.Remembered(false); left != 2*idCost {
 				t.Errorf("node %s remembers %d answers, want 2", id, left/idCost)
 			}
 		}
 		wrote := a.applied()
-		<-time.After(time.Minute)
+		<-time.After(10 * time.Second)
 		if n := a.applied() - wrote; n != 0 {
 			t.Errorf("with nothing to forget there are %d entries", n)
 		}
