@@ -58,3 +58,23 @@ func TestWayBackGoesOn(t *testing.T) {
 		}
 	}
 }
+
+// TestKeeps: the way back leads to what was kept, also where another node of the same
+// path has gone back already.
+func TestKeeps(t *testing.T) {
+	older, newer := &api.Program{SHA256: "old"}, &api.Program{SHA256: "new"}
+	for name, x := range map[string]struct {
+		p    api.Programs
+		want *api.Program
+	}{
+		"an upgrade":             {api.Programs{Running: *newer, Installed: newer, Previous: older}, older},
+		"another went back":      {api.Programs{Running: *newer, Installed: older, Previous: newer}, older},
+		"never upgraded":         {api.Programs{Running: *newer, Installed: newer}, nil},
+		"put back, by hand":      {api.Programs{Running: *newer, Installed: older}, older},
+		"nothing is at its path": {api.Programs{Running: *newer}, nil},
+	} {
+		if got := keeps(&x.p); got != x.want {
+			t.Errorf("after %s: %+v, want %+v", name, got, x.want)
+		}
+	}
+}

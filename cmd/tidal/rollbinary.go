@@ -170,13 +170,14 @@ func (w *rolling) before(c *cli.Context, o *roll.Options) error {
 	versions := map[string]string{} // by hash
 	var kept []string
 	for _, id := range v.IDs() {
-		switch p := all[id]; {
+		p := all[id]
+		switch has := keeps(&p); {
 		case p.Running.SHA256 != now:
-		case p.Previous == nil || p.Previous.SHA256 == now:
+		case has == nil:
 			kept = append(kept, "node "+id+" keeps none")
 		default:
-			versions[p.Previous.SHA256] = p.Previous.Version
-			kept = append(kept, fmt.Sprintf("node %s keeps %s (%.12s)", id, p.Previous.Version, p.Previous.SHA256))
+			versions[has.SHA256] = has.Version
+			kept = append(kept, fmt.Sprintf("node %s keeps %s (%.12s)", id, has.Version, has.SHA256))
 		}
 	}
 	if len(kept) == 0 {
@@ -217,6 +218,17 @@ func (w *rolling) lastUpgrade(ctx context.Context, all map[string]api.Programs) 
 	}
 	return nil, withHint(withCode(exitRefused, errors.New("there is nothing to roll back: no roll that is remembered brought another binary")),
 		"tidal roll history lists them; roll to the binary that you want: tidal roll --binary FILE")
+}
+
+// keeps returns the binary that a node ran before the one that it runs, nil if it keeps
+// none. Where nodes share a path, the first that went back has put it there for all.
+func keeps(p *api.Programs) *api.Program {
+	for _, x := range []*api.Program{p.Previous, p.Installed} {
+		if x != nil && x.SHA256 != p.Running.SHA256 {
+			return x
+		}
+	}
+	return nil
 }
 
 // everywhere reports whether every node runs a binary.
