@@ -56,9 +56,9 @@ type stream struct {
 	}
 	out struct {
 		sync.Mutex
-		buf, spare []byte // buf waits for who writes
-		writing    bool
+		buf, spare []byte // buf waits to be written
 	}
+	wake chan struct{} // there is something to write; capacity 1
 }
 
 type streamReply struct {
@@ -66,8 +66,7 @@ type streamReply struct {
 	err     error
 }
 
-// dialStream connects to an endpoint and asks for a stream. The error is a
-// *refusedStreamError if somebody answers there who gives none now.
+// dialStream connects to an endpoint and asks for a stream.
 func dialStream(ctx context.Context, endpoint string, secure *tls.Config) (*stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, streamDial)
 	defer cancel()
@@ -103,12 +102,6 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "443")
 }
 
-// refusedStreamError says that an endpoint answers, and gives no stream now.
-type refusedStreamError struct{ err error }
-
-func (e *refusedStreamError) Error() string { return "no stream: " + e.err.Error() }
-func (e *refusedStreamError) Unwrap() error { return e.err }
-
 // shake makes a stream of a new connection.
 func shake(ctx context.Context, conn net.Conn, u *url.URL, secure *tls.Config) (*stream, error) {
 	if u.Scheme == "https" {
@@ -143,9 +136,9 @@ func shake(ctx context.Context, conn net.Conn, u *url.URL, secure *tls.Config) (
 			return nil, err
 		}
 		a := &answer{status: resp.StatusCode, header: resp.Header, body: body}
-		return nil, &refusedStreamError{refusal(u.Scheme+"://"+u.Host, http.MethodGet, a)}
+		return nil, fmt.Errorf("no stream: %w", refusal(u.Scheme+"://"+u.Host, http.MethodGet, a))
 	}
-	s := &stream{node: resp.Header.Get(api.HeaderNode), conn: conn, br: br, done: make(chan struct{})}
+	s := &stream{node: resp.Header.Get(api.HeaderNode), conn: conn, br: br, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	s.mu.pending = map[uint64]chan<- streamReply{}
 	return s, nil
 }
@@ -154,6 +147,7 @@ func shake(ctx context.Context, conn net.Conn, u *url.URL, secure *tls.Config) (
 func (s *stream) run() error {
 	var wg sync.WaitGroup
 	wg.Go(s.watch)
+	wg.Go(s.write)
 	s.end(s.read())
 	wg.Wait()
 	s.mu.Lock()
@@ -335,34 +329,46 @@ func callFrame(ctx context.Context, id uint64, q *wire.ClientRequest) []byte {
 	return wire.FinishFrame(wire.AppendClientRequest(b, q), wire.FrameCall)
 }
 
-// push adds a frame to what is to be written, and writes it unless somebody does. What
-// cannot be written ends the stream.
+// push adds a frame to what is to be written. It does not wait until that is: a node
+// may be slow to take it, and a caller's time is its own.
 func (s *stream) push(frame []byte) {
-	o := &s.out
-	o.Lock()
-	defer o.Unlock()
-	if o.buf = append(o.buf, frame...); o.writing {
-		return // who writes takes it along
+	s.out.Lock()
+	s.out.buf = append(s.out.buf, frame...)
+	s.out.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is to look already
 	}
-	o.writing = true
-	for len(o.buf) > 0 {
-		b := o.buf
-		o.buf = o.spare
-		o.Unlock()
-		err := s.write(b)
-		o.Lock()
-		if o.spare = b[:0]; cap(b) > 1<<20 {
-			o.spare = nil
-		}
-		if err != nil {
-			o.buf = nil
-			s.end(err)
-		}
-	}
-	o.writing = false
 }
 
-func (s *stream) write(b []byte) error {
+// write writes what is pushed until the stream ends. What cannot be written ends it.
+func (s *stream) write() {
+	for {
+		select {
+		case <-s.wake:
+		case <-s.done:
+			return
+		}
+		s.out.Lock()
+		b := s.out.buf
+		s.out.buf = s.out.spare
+		s.out.Unlock()
+		if len(b) > 0 { // what came last may have gone with what came before
+			if err := s.send(b); err != nil {
+				s.end(err)
+				return
+			}
+		}
+		if cap(b) > 1<<20 {
+			b = nil
+		}
+		s.out.Lock()
+		s.out.spare = b[:0]
+		s.out.Unlock()
+	}
+}
+
+func (s *stream) send(b []byte) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -464,5 +465,31 @@ func TestStreamClose(t *testing.T) {
 	c.Close()
 	if err := <-ended; err == nil || !errors.Is(err, client.ErrUnreachable) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestStreamPatience: a call returns when its time is over, also while the node takes
+// nothing of what is sent.
+func TestStreamPatience(t *testing.T) {
+	n := newStreamNode(t, "a", "a")
+	c := streamClient(t, client.Options{}, n)
+	put(t, c, "t")
+	stuck := make(chan struct{})
+	defer close(stuck)
+	n.row = func(*served, uint64, *wire.ClientRequest) { <-stuck } // it reads no more
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range 24 { // more than the system takes off a writer's hands
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if _, err := c.Put(ctx, "t", "k", make([]byte, api.MaxValue), client.WriteOptions{}); err == nil {
+				t.Error("a write that nobody read is done")
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("calls with a time of 300 ms took %s", took)
 	}
 }
