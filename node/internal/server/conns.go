@@ -73,9 +73,6 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 func (c *conns) track(nc net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open == nil {
-		c.open = map[net.Conn]*conn{}
-	}
 	now := time.Now()
 	switch state {
 	case http.StateHijacked, http.StateClosed:

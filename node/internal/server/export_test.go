@@ -38,3 +38,14 @@ func (s *Server) Needs() map[string]string {
 
 // BoundBodies bounds the bytes of bodies that are on their way at once.
 func (s *Server) BoundBodies(bytes int64) { s.bodies.limit = bytes }
+
+// Kept returns how many bytes the streams keep for answers that are to come.
+func (s *Server) Kept() (bytes int) {
+	for _, nc := range s.those(func(one *conn) bool { return one.stream != nil }) {
+		st := s.conns.open[nc].stream
+		st.out.Lock()
+		bytes += cap(st.out.buf) + cap(st.out.spare)
+		st.out.Unlock()
+	}
+	return bytes
+}

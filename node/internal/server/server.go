@@ -125,6 +125,7 @@ func New(o Options) *Server {
 		o.Observe = func(Event) {}
 	}
 	s := &Server{o: o, nodeHeader: []string{o.Node}, since: time.Now(), leaving: make(chan struct{})}
+	s.conns.open = map[net.Conn]*conn{}
 	s.fixed = fixedRoutes(o)
 	s.table, s.row, s.rows = tableRoute(), rowRoute(), rowsRoute()
 	s.nodes = nodeRoutes("/v1/nodes/{node}/")

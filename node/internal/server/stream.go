@@ -24,6 +24,7 @@ const (
 	streamIdle  = 2 * time.Minute // without a frame it is closed
 	streamWrite = 30 * time.Second
 	streamQueue = 1 << 20              // bytes that wait to be written before their calls do
+	streamSpare = bodyChunk            // bytes of buffers that are kept for the next answers
 	streamFrame = api.MaxBatch + 8<<10 // bytes of a frame from a client
 	spareHands  = 16                   // goroutines that wait for a stream's next call
 )
@@ -88,6 +89,7 @@ func (x *exchange) stream() error {
 		br: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn), bodyChunk),
 	}
 	st.out.room.L = &st.out.Mutex
+	st.out.buf = st.queued(hello(x.s.o.Node)) // it goes before all that is said from now on
 	if x.r.TLS != nil {
 		st.expires = expiry(x.r.TLS)
 	}
@@ -95,7 +97,11 @@ func (x *exchange) stream() error {
 	st.cancel = cancel
 	if !x.s.conns.adopt(conn, st, x.r.TLS) {
 		cancel(errStreamEnded)
-		return conn.Close()
+		st.close()
+		return nil
+	}
+	if x.s.draining.Load() { // since it was looked at: nobody has told this one
+		st.leave()
 	}
 	st.run(ctx)
 	return nil
@@ -116,7 +122,7 @@ func (st *stream) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, st.close)
 	defer stop()
 	st.touch()
-	err := st.hello()
+	err := st.push(nil) // the answer to the upgrade
 	if err == nil {
 		err = st.read(ctx)
 	}
@@ -131,9 +137,10 @@ func (st *stream) run(ctx context.Context) {
 	st.s.o.Log.DebugContext(ctx, "a client's stream ended", "client", st.who.Name, "error", err.Error())
 }
 
-func (st *stream) hello() error {
-	return st.push(fmt.Appendf(nil, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n",
-		wire.ClientProtocol, api.HeaderNode, st.s.o.Node))
+// hello is the answer to the upgrade.
+func hello(node string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n",
+		wire.ClientProtocol, api.HeaderNode, node)
 }
 
 // close ends the stream; it may be called more than once.
@@ -145,6 +152,8 @@ func (st *stream) close() {
 
 func (st *stream) closeLocked() {
 	st.out.closed = true
+	st.s.bodies.held.Add(-int64(len(st.out.buf))) // which nobody writes any more
+	st.out.buf = nil
 	st.out.room.Broadcast()
 	_ = bare(st.conn).Close() // it may be closed already
 }
@@ -309,7 +318,8 @@ func (st *stream) pushLocked(frame []byte, patience time.Duration) error {
 	if o.closed {
 		return errStreamEnded
 	}
-	if o.buf = append(o.buf, frame...); o.writing {
+	o.buf = append(o.buf, st.queued(frame)...)
+	if o.writing {
 		return nil // who writes takes it along
 	}
 	o.writing = true
@@ -318,8 +328,9 @@ func (st *stream) pushLocked(frame []byte, patience time.Duration) error {
 		o.buf = o.spare
 		o.Unlock()
 		err := st.write(b, patience)
+		st.s.bodies.held.Add(-int64(len(b)))
 		o.Lock()
-		if o.spare = b[:0]; cap(b) > streamQueue {
+		if o.spare = b[:0]; cap(b) > streamSpare {
 			o.spare = nil
 		}
 		if err != nil {
@@ -329,6 +340,13 @@ func (st *stream) pushLocked(frame []byte, patience time.Duration) error {
 	}
 	o.writing = false
 	return nil
+}
+
+// queued counts what is to wait in the stream's queue among the bodies. It is not
+// refused: the requests of others are, while too much waits.
+func (st *stream) queued(b []byte) []byte {
+	st.s.bodies.held.Add(int64(len(b)))
+	return b
 }
 
 var errStreamEnded = errors.New("the stream has ended")

@@ -35,10 +35,16 @@ func (st *stream) answer(ctx context.Context, c *wire.Call) {
 		st.done()
 	}()
 	payload, err := a.serve(ctx, c)
-	if errors.Is(err, wire.ErrMalformed) {
+	switch {
+	case errors.Is(err, wire.ErrMalformed):
 		st.s.o.Log.DebugContext(ctx, "a client's call is malformed", "client", st.who.Name, "error", err.Error())
 		st.close()
-	} else {
+	case err != nil && ctx.Err() != nil && api.CodeOf(err) == "":
+		// The client left, or the node ends. Who still reads is to see the stream
+		// break, and no error that would keep it from asking elsewhere.
+		a.event.Status = statusClientLeft
+		st.close()
+	default:
 		st.reply(c.ID, payload, a.refusal(ctx, err))
 	}
 	st.s.bodies.held.Add(-a.held)
@@ -58,10 +64,6 @@ func (st *stream) reply(id uint64, payload []byte, e *api.Error) {
 func (a *rowCall) refusal(ctx context.Context, err error) *api.Error {
 	if err == nil {
 		return nil
-	}
-	if ctx.Err() != nil && api.CodeOf(err) == "" {
-		a.event.Status = statusClientLeft
-		return api.AsError(err) // which nobody reads
 	}
 	e := api.AsError(err)
 	kind := api.KindOf(e.Code)
