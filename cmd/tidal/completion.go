@@ -244,6 +244,9 @@ func (a *app) flagValues(ctx context.Context, u *unfinished) []candidate {
 	case "cluster":
 		return a.contextNames()
 	case "node", "from", "to":
+		if slices.Contains(u.path, "rows") { // there they are keys
+			return nil
+		}
 		return a.nodeNames(ctx, u)
 	case "output", "o":
 		return []candidate{{formatTable, ""}, {formatJSON, ""}}

@@ -15,6 +15,7 @@ func TestCompletionOfNames(t *testing.T) {
 		"rows get t ":                 {"", ""},
 		"tables create ":              {"", ""},
 		"node drain ":                 {"a b", "GET /cluster/status?limit=0&offset=0"},
+		"rows list t --from ":         {"", ""},
 		"tables move t --from b --to": {"--to", ""},
 		"tables move t --from b --to ": {
 			"a b", "GET /cluster/status?limit=0&offset=0",
