@@ -10,7 +10,6 @@ import (
 // again. What was acknowledged is there, once; what was refused is not; of what
 // nobody knows, all replicas say the same. Batches are there whole, whoever looks.
 func TestCrash(t *testing.T) {
-	t.Parallel()
 	const rounds = 2
 	c := newCluster(t, clusterOptions{delay: linkDelay})
 	c.startAll(t)
