@@ -136,7 +136,7 @@ func TestLearnsTogether(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		if _, err := g.Do(t.Context(), put()); err != nil || time.Since(start) != ms(20) {
+		if _, err := g.Do(t.Context(), put()); err != nil || time.Since(start) > ms(20) {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
