@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -23,7 +21,7 @@ const (
 // all the same its peers know.
 type CommandError struct {
 	Command string
-	Output  string // the end of it
+	Output  string // the end of it: what it wrote to stdout, then to stderr
 	Err     error
 }
 
@@ -77,7 +75,7 @@ func (p Process) Run(ctx context.Context) (string, error) {
 	defer cancel()
 	var out, said lastBytes
 	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...) //nolint:gosec // the operator's own command
-	cmd.Stdout, cmd.Stderr, cmd.Env = io.MultiWriter(&out, &said), &said, append(os.Environ(), p.Env...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &said, append(os.Environ(), p.Env...)
 	cmd.WaitDelay = commandEnd // also for what it left running with its output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -89,35 +87,31 @@ func (p Process) Run(ctx context.Context) (string, error) {
 		}
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		return out.text(), nil
+		return string(out), nil
 	}
-	return out.text(), &CommandError{Command: Verbatim(p.Argv), Output: said.text(), Err: err}
+	// Two pipes are read in no order. What it says on stderr stands last: that is why.
+	return string(out), &CommandError{Command: Verbatim(p.Argv), Output: string(append(line(out), said...)), Err: err}
 }
 
-// lastBytes keeps the end of what is written, by several at a time.
-type lastBytes struct {
-	mu struct {
-		sync.Mutex
-		b []byte
+// line returns b with its last line ended.
+func line(b []byte) []byte {
+	if len(b) > 0 && b[len(b)-1] != '\n' {
+		return append(b, '\n')
 	}
+	return b
 }
+
+// lastBytes keeps the end of what is written.
+type lastBytes []byte
 
 // Write implements io.Writer.
 func (l *lastBytes) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := append(l.mu.b, p[max(0, len(p)-outputKept):]...)
+	b := append(*l, p[max(0, len(p)-outputKept):]...)
 	if n := len(b) - outputKept; n > 0 {
 		b = append(b[:0], b[n:]...)
 	}
-	l.mu.b = b
+	*l = b
 	return len(p), nil
-}
-
-func (l *lastBytes) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.mu.b)
 }
 
 // LastLine returns the last line of a text that holds something.
