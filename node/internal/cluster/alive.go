@@ -17,7 +17,7 @@ import (
 const (
 	suspectAfter = 300 * time.Millisecond // a node that says nothing for so long is dead
 	stallAfter   = time.Second            // one whose loop stands still for so long, too
-	looks        = 6                      // how often a node looks within suspectAfter
+	looks        = 6                      // how often a node looks within suspectAfter, while one is silent
 )
 
 // Why a node counts as dead.
@@ -169,12 +169,12 @@ func (s *pulses) refuse(inc api.Incarnation) {
 }
 
 // look counts the time since the last look against those of whom nothing came. A
-// look that is late itself counts against nobody: what came meanwhile may not have
-// been read. It reports whether somebody died or came back.
-func (s *pulses) look(elapsed time.Duration, heard func(node string) (api.Incarnation, time.Time)) (changed bool) {
+// look that comes later than it was due counts against nobody: what came meanwhile
+// may not have been read. It reports whether somebody died or came back.
+func (s *pulses) look(elapsed, due time.Duration, heard func(node string) (api.Incarnation, time.Time)) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	late := elapsed > s.every()*3/2
+	late := elapsed > due*3/2
 	for _, node := range slices.Sorted(maps.Keys(s.mu.of)) {
 		p := s.mu.of[node]
 		inc, at := heard(node)
@@ -189,8 +189,19 @@ func (s *pulses) look(elapsed time.Duration, heard func(node string) (api.Incarn
 	return changed
 }
 
-// every is the time between two looks.
-func (s *pulses) every() time.Duration { return s.suspect / looks }
+// next is the time until the next look: twice as long while nobody who lives is
+// silent, since looks are much of what an idle node does.
+func (s *pulses) next() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := s.suspect / looks
+	for _, p := range s.mu.of {
+		if p.silent > 0 && !p.dead() {
+			return every
+		}
+	}
+	return 2 * every
+}
 
 // settleLocked tells the host if a node has died or come back.
 func (s *pulses) settleLocked(p *pulse) (changed bool) {
@@ -271,7 +282,8 @@ func (s *pulses) hearer(node string) string {
 
 // watchPeers looks who is heard, until ctx ends.
 func (c *Cluster) watchPeers(ctx context.Context) error {
-	t := time.NewTicker(c.pulses.every())
+	due := c.pulses.next()
+	t := time.NewTimer(due)
 	defer t.Stop()
 	dead := map[string]bool{}
 	for last := time.Now(); ; {
@@ -281,11 +293,13 @@ func (c *Cluster) watchPeers(ctx context.Context) error {
 		case <-t.C:
 		}
 		now := time.Now()
-		changed := c.pulses.look(now.Sub(last), c.o.Net.Heard)
+		changed := c.pulses.look(now.Sub(last), due, c.o.Net.Heard)
 		if last = now; changed {
 			c.changed.fire()
 		}
 		c.sayDeaths(ctx, dead)
+		due = c.pulses.next()
+		t.Reset(due)
 	}
 }
 

@@ -49,7 +49,7 @@ func (p *patient) hears() { p.at = p.now }
 func (p *patient) looks(times int, every time.Duration) {
 	for range times {
 		p.now = p.now.Add(every)
-		p.look(every, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
+		p.look(every, suspectAfter/looks, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
 	}
 }
 
@@ -81,6 +81,33 @@ func TestSilenceIsADeath(t *testing.T) {
 	p.hears()
 	p.looks(1, 50*time.Millisecond)
 	p.is("b.4 lives")
+}
+
+// TestLooksAreFewWhileAllAreHeard: and a look that was due so late counts.
+func TestLooksAreFewWhileAllAreHeard(t *testing.T) {
+	p := watching(t)
+	p.is("b.4 lives")
+	step := suspectAfter / looks
+	next := func(when string, want time.Duration) {
+		t.Helper()
+		if got := p.next(); got != want {
+			t.Errorf("%s: the next look is due in %v, want %v", when, got, want)
+		}
+	}
+	p.looks(1, step)
+	next("b lives", 2*step)
+	p.now = p.now.Add(2 * step)
+	p.look(2*step, 2*step, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
+	if p.mu.of["b"].silent != 2*step {
+		t.Errorf("silent for %v after a look that was due after %v", p.mu.of["b"].silent, 2*step)
+	}
+	next("b is silent", step)
+	p.hears()
+	p.looks(1, step)
+	next("b is heard", 2*step)
+	p.looks(looks, step)
+	p.is("b is dead")
+	next("b is dead", 2*step)
 }
 
 // TestLateLooksCountAgainstNobody: a node that stands still, or gets no processor,
