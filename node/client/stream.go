@@ -51,8 +51,9 @@ type stream struct {
 		sync.Mutex
 		last    uint64
 		pending map[uint64]chan<- streamReply
-		leaving bool  // it takes no more calls
-		ended   error // nil while it stands
+		leaving bool      // it takes no more calls
+		ended   error     // nil while it stands
+		broke   time.Time // when it ended, if that was not in good order
 	}
 	out struct {
 		sync.Mutex
@@ -143,16 +144,13 @@ func shake(ctx context.Context, conn net.Conn, u *url.URL, secure *tls.Config) (
 	return s, nil
 }
 
-// run serves the stream until it ends, and returns why.
-func (s *stream) run() error {
+// run serves the stream until it ends.
+func (s *stream) run() {
 	var wg sync.WaitGroup
 	wg.Go(s.watch)
 	wg.Go(s.write)
 	s.end(s.read())
 	wg.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.ended
 }
 
 // read takes replies until one cannot be read.
@@ -250,6 +248,9 @@ func (s *stream) end(cause error) {
 	first := s.mu.ended == nil
 	if first {
 		s.mu.ended = cause
+		if !errors.Is(cause, errIdle) && !errors.Is(cause, errLeft) {
+			s.mu.broke = time.Now()
+		}
 	}
 	lost := s.mu.pending
 	s.mu.pending = map[uint64]chan<- streamReply{}
@@ -272,6 +273,13 @@ func (s *stream) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.ended == nil && !s.mu.leaving
+}
+
+// broke returns when the stream broke; zero: it did not.
+func (s *stream) broke() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.broke
 }
 
 // call sends a call and waits for its reply. Its errors are *silenceError, and what

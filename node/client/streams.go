@@ -48,9 +48,15 @@ type spot struct {
 
 func (p *spot) usable() bool { return p.stream != nil && p.stream.usable() }
 
-// idle reports whether an attempt to get a stream there makes sense.
+// idle reports whether an attempt to get a stream there makes sense. Where one broke
+// just now it does not: others first. The stream itself says so, since who waited for
+// its answer is told as soon as it breaks, and asks at once.
 func (p *spot) idle(now time.Time) bool {
-	return !p.usable() && p.dialling == nil && now.Sub(p.failed) >= streamPause
+	failed := p.failed
+	if p.stream != nil && p.stream.broke().After(failed) {
+		failed = p.stream.broke()
+	}
+	return !p.usable() && p.dialling == nil && now.Sub(failed) >= streamPause
 }
 
 func newStreams(c *Client) *streams {
@@ -177,21 +183,18 @@ func (ss *streams) dial(p *spot, serial uint64) {
 	if serial != ss.mu.serial {
 		s.leave() // it was made with what counts no more
 	}
-	if !ss.goLocked(func() { ss.run(p, s) }) {
+	if !ss.goLocked(func() { ss.run(s) }) {
 		s.end(errClosed)
 		return
 	}
 	ss.mu.all[s] = true
 }
 
-func (ss *streams) run(p *spot, s *stream) {
-	cause := s.run()
+func (ss *streams) run(s *stream) {
+	s.run()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	delete(ss.mu.all, s)
-	if !errors.Is(cause, errIdle) && !errors.Is(cause, errLeft) {
-		p.failed = time.Now() // others first
-	}
 }
 
 // list asks who the members are, so that an owner can be found that no endpoint is of.
