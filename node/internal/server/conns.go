@@ -129,18 +129,15 @@ func (c *conns) gone(nc net.Conn) {
 // leave asks the clients of all streams to come anew.
 func (c *conns) leave() { c.leaveIf(func(*conn) bool { return true }) }
 
-// leaveIf asks the clients of those streams to come anew of which the function says so.
+// leaveIf asks the clients of those streams to come anew of which the function says so,
+// and waits for none of them.
 func (c *conns) leaveIf(so func(*conn) bool) {
 	c.mu.Lock()
-	var all []*stream
+	defer c.mu.Unlock()
 	for _, one := range c.open {
 		if one.stream != nil && so(one) {
-			all = append(all, one.stream)
+			c.streams.Go(one.stream.leave)
 		}
-	}
-	c.mu.Unlock()
-	for _, st := range all {
-		st.leave()
 	}
 }
 

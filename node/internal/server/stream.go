@@ -50,7 +50,7 @@ type stream struct {
 
 	out struct {
 		sync.Mutex
-		room    sync.Cond // there is some, or none any more
+		room    sync.Cond // there is some, or none any more, or nobody writes
 		buf     []byte    // waits for who writes
 		spare   []byte
 		writing bool
@@ -100,9 +100,6 @@ func (x *exchange) stream() error {
 		st.close()
 		return nil
 	}
-	if x.s.draining.Load() { // since it was looked at: nobody has told this one
-		st.leave()
-	}
 	st.run(ctx)
 	return nil
 }
@@ -122,7 +119,10 @@ func (st *stream) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, st.close)
 	defer stop()
 	st.touch()
-	err := st.push(nil) // the answer to the upgrade
+	err := st.push(nil)       // the answer to the upgrade
+	if st.s.draining.Load() { // since it was looked at: nobody has told this one
+		st.leave()
+	}
 	if err == nil {
 		err = st.read(ctx)
 	}
@@ -131,6 +131,7 @@ func (st *stream) run(ctx context.Context) {
 	}
 	close(st.work)
 	st.wg.Wait()
+	st.flush()
 	st.cancel(err)
 	st.close()
 	st.s.conns.gone(st.conn)
@@ -188,15 +189,12 @@ func (st *stream) await(d time.Duration) error {
 func (st *stream) touch() { st.spoke.Store(int64(time.Since(st.s.since))) }
 
 // leave asks the client to come anew, here or at another node, once: it sends no more
-// calls then, and closes the stream when it has its answers.
+// calls then, and closes the stream when it has its answers. It may wait for the client.
 func (st *stream) leave() {
 	if st.left.Swap(true) {
 		return
 	}
-	st.out.Lock()
-	defer st.out.Unlock()
-	// It is short, and fails with the stream. A client that does not even take that is not waited for.
-	_ = st.pushLocked(wire.AppendFrame(nil, wire.FrameRenew, nil), time.Second)
+	_ = st.push(wire.AppendFrame(nil, wire.FrameRenew, nil)) // it fails with the stream
 }
 
 // read takes frames until one cannot be read. Its error is never nil.
@@ -301,8 +299,9 @@ func (st *stream) answerAll(ctx context.Context, c wire.Call) {
 	}
 }
 
-// push adds a frame to what is to be written, and writes it unless somebody does.
-// While too much waits, it waits too.
+// push adds a frame to what is to be written, and writes it, with what comes meanwhile,
+// unless somebody does. While too much waits, it waits too. Those who push have nothing
+// else to do but for this client, so that a writer of its own would only cost a switch.
 func (st *stream) push(frame []byte) error {
 	o := &st.out
 	o.Lock()
@@ -310,11 +309,6 @@ func (st *stream) push(frame []byte) error {
 	for len(o.buf) > streamQueue && !o.closed {
 		o.room.Wait()
 	}
-	return st.pushLocked(frame, streamWrite)
-}
-
-func (st *stream) pushLocked(frame []byte, patience time.Duration) error {
-	o := &st.out
 	if o.closed {
 		return errStreamEnded
 	}
@@ -327,7 +321,7 @@ func (st *stream) pushLocked(frame []byte, patience time.Duration) error {
 		b := o.buf
 		o.buf = o.spare
 		o.Unlock()
-		err := st.write(b, patience)
+		err := st.write(b)
 		st.s.bodies.held.Add(-int64(len(b)))
 		o.Lock()
 		if o.spare = b[:0]; cap(b) > streamSpare {
@@ -339,7 +333,19 @@ func (st *stream) pushLocked(frame []byte, patience time.Duration) error {
 		o.room.Broadcast()
 	}
 	o.writing = false
+	o.room.Broadcast()
 	return nil
+}
+
+// flush waits until nobody writes any more: who asks the client to leave may have taken
+// answers along.
+func (st *stream) flush() {
+	o := &st.out
+	o.Lock()
+	defer o.Unlock()
+	for o.writing && !o.closed {
+		o.room.Wait()
+	}
 }
 
 // queued counts what is to wait in the stream's queue among the bodies. It is not
@@ -352,10 +358,10 @@ func (st *stream) queued(b []byte) []byte {
 var errStreamEnded = errors.New("the stream has ended")
 
 // write writes b in pieces, each with a time limit of its own.
-func (st *stream) write(b []byte, patience time.Duration) error {
+func (st *stream) write(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), bodyChunk)
-		if err := st.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := st.conn.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil {
 			return err
 		}
 		if _, err := st.conn.Write(b[:n]); err != nil {

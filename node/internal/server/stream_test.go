@@ -394,7 +394,7 @@ func TestStreamDrains(t *testing.T) {
 		g := newRig(t)
 		conn, br := g.many(t, nil)()
 		s := openStream(t, conn, br)
-		go g.Draining()
+		g.Draining()
 		s.renewed()
 		if _, e := s.do(rowReq(api.OpPut)); e != nil {
 			t.Error(e)
@@ -469,7 +469,7 @@ func TestStreamCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		s := g.secureStream(t, "writer", time.Hour)
-		go g.Recycle()
+		g.Recycle()
 		s.renewed()
 		for range 61 { // it goes on all the same
 			if _, e := s.do(rowReq(api.OpPut)); e != nil {

@@ -55,6 +55,44 @@ func TestStreamBeginsLate(t *testing.T) {
 	})
 }
 
+// TestStreamLeavesAlone: a node that begins to stop waits for no client to read that, and
+// one that reads late has its answers all the same.
+func TestStreamLeavesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		dial := g.many(t, nil)
+		var all []*asStream
+		for range 3 {
+			conn, br := dial()
+			all = append(all, openStream(t, conn, br))
+		}
+		synctest.Wait()
+		start := time.Now()
+		g.Draining()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it waited for %s", took)
+		}
+		synctest.Wait()
+		for _, s := range all {
+			s.send(rowReq(api.OpPut), 0)
+		}
+		synctest.Wait()
+		ended := make(chan struct{})
+		go func() {
+			g.EndStreams(t.Context())
+			close(ended)
+		}()
+		<-time.After(5 * time.Second)
+		for _, s := range all {
+			s.renewed()
+			if r := s.reply(); r.ID != 1 || r.Err != nil {
+				t.Errorf("%+v", r)
+			}
+		}
+		<-ended
+	})
+}
+
 // TestStreamCutIsNoAnswer: what the node's end cuts off gets no answer, so that its
 // client asks elsewhere.
 func TestStreamCutIsNoAnswer(t *testing.T) {
