@@ -128,7 +128,7 @@ func cutShort(t *testing.T) {
 }
 
 // TestStreamQueueCounts: answers that a client does not read count among the bodies,
-// and no more when they are read, or never will be.
+// and no more when they are read, or never will be. Nor does a call take longer by that.
 func TestStreamQueueCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
@@ -141,6 +141,7 @@ func TestStreamQueueCounts(t *testing.T) {
 			s.send(rowReq(api.OpGet), 0)
 			synctest.Wait()
 		}
+		<-time.After(time.Second)
 		for id := uint64(1); id <= 3; id++ {
 			r := s.reply()
 			if refused := r.Err != nil && r.Err.Code == api.CodeTooMany; r.ID != id || refused != (id == 3) {
@@ -150,6 +151,11 @@ func TestStreamQueueCounts(t *testing.T) {
 		synctest.Wait()
 		if n := g.Bodies(); n != 0 {
 			t.Errorf("%d bytes are held after all was read", n)
+		}
+		for _, e := range g.events() {
+			if e.Route == "/v1/tables/{table}/rows/{key}" && e.Took != 0 {
+				t.Errorf("a call took %s: %+v", e.Took, e)
+			}
 		}
 		for range 2 {
 			s.send(rowReq(api.OpGet), 0)

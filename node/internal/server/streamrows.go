@@ -35,6 +35,7 @@ func (st *stream) answer(ctx context.Context, c *wire.Call) {
 		st.done()
 	}()
 	payload, err := a.serve(ctx, c)
+	a.event.Took = time.Since(a.start) // what follows may be the writing of what others answered
 	switch {
 	case errors.Is(err, wire.ErrMalformed):
 		st.s.o.Log.DebugContext(ctx, "a client's call is malformed", "client", st.who.Name, "error", err.Error())
@@ -48,7 +49,6 @@ func (st *stream) answer(ctx context.Context, c *wire.Call) {
 		st.reply(c.ID, payload, a.refusal(ctx, err))
 	}
 	st.s.bodies.held.Add(-a.held)
-	a.event.Took = time.Since(a.start)
 	st.s.o.Observe(a.event)
 }
 
