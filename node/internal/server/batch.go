@@ -58,15 +58,13 @@ func (x *exchange) batchRequest() (*api.Request, error) {
 			return nil, badRequest("header %s is for a single row: a batch takes no conditions", name)
 		}
 	}
-	deadline, err := x.deadline()
-	return &api.Request{Op: api.OpBatch, Table: table, Principal: x.who, Deadline: deadline}, err
+	return &api.Request{Op: api.OpBatch, Table: table, Principal: x.who, Deadline: x.deadline()}, nil
 }
 
 // deadline is that of the request, zero if the client names none.
-func (x *exchange) deadline() (time.Time, error) {
-	patience, err := x.timeout()
-	if err != nil || patience == 0 {
-		return time.Time{}, err
+func (x *exchange) deadline() time.Time {
+	if x.patience == 0 {
+		return time.Time{}
 	}
-	return x.start.Add(patience), nil
+	return x.start.Add(x.patience)
 }

@@ -62,10 +62,7 @@ func (x *exchange) putRotation() error {
 	if err = r.Check(); err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	if err = x.s.o.Certs.Rotate(ctx, r); err != nil {
 		return x.late(ctx, err)
@@ -100,10 +97,7 @@ func (x *exchange) revoke() error {
 	if err = r.Check(); err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	if err = x.s.o.Certs.Revoke(ctx, r); err != nil {
 		return x.late(ctx, err)

@@ -38,7 +38,8 @@ type exchange struct {
 	node             string // of the path; "": the one that is asked
 	roll             string // of the path
 	who              api.Principal
-	expired          bool // the client's certificate, since the handshake
+	patience         time.Duration // of the client; 0: it names none
+	expired          bool          // the client's certificate, since the handshake
 
 	route, method string // for the event
 	status        int
@@ -167,7 +168,7 @@ func (x *exchange) query(known ...string) (url.Values, error) {
 	return q, nil
 }
 
-// timeout returns the client's patience, 0 if it names none.
+// timeout reads the client's patience, 0 if it names none.
 func (x *exchange) timeout() (time.Duration, error) {
 	given := x.r.Header[api.HeaderTimeout]
 	switch {

@@ -29,10 +29,7 @@ func (x *exchange) found() error {
 	if err = f.Check(); err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	out, err := x.s.o.Members.Found(ctx, f.Members)
 	if err != nil {

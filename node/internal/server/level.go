@@ -47,10 +47,7 @@ func (x *exchange) raiseLevel() error {
 	if err = parseObject(body, &c, "the change of the level", `"level"`); err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	l, err := x.s.o.Level.RaiseLevel(ctx, c.Level)
 	if err != nil {

@@ -49,10 +49,7 @@ func (x *exchange) moveReplica() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	table, err := x.s.o.Members.MoveReplica(ctx, name, m.From, m.To)
 	if err != nil {
@@ -92,10 +89,7 @@ func (x *exchange) replaceNode() error {
 	if api.CheckNode(x.node) != nil {
 		return badRequest("%q in the path is no node id", clip(x.node))
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	if err := x.s.o.Members.ReplaceNode(ctx, x.node); err != nil {
 		return x.late(ctx, err)

@@ -37,10 +37,7 @@ func (x *exchange) handTable() error {
 	if o.By == "" {
 		o.By = x.who.Name
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	table, err := x.s.o.Members.HandTable(ctx, name, o, x.who)
 	if err != nil {

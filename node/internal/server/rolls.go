@@ -135,10 +135,7 @@ func (x *exchange) changeRoll(a api.RollAction, status int) error {
 	if err = c.Check(a); err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	roll, err := x.s.o.Rolls.ChangeRoll(ctx, a, id, c)
 	if err != nil {

@@ -108,16 +108,15 @@ func (x *exchange) rowRequest(op api.Op, params ...string) (*api.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	req := &api.Request{Op: op, Table: table, Key: key, Principal: x.who}
+	req := &api.Request{Op: op, Table: table, Key: key, Principal: x.who, Deadline: x.deadline()}
 	if op.Writes() {
-		req.Deadline, err = x.deadline()
-		return req, err
+		return req, nil
 	}
 	return req, x.reads(req, q)
 }
 
-// reads takes what all reads have: consistency and patience.
-func (x *exchange) reads(req *api.Request, q url.Values) (err error) {
+// reads takes what all reads have beside a patience.
+func (x *exchange) reads(req *api.Request, q url.Values) error {
 	if q.Has("consistency") {
 		switch c := q.Get("consistency"); c {
 		case "local":
@@ -130,8 +129,7 @@ func (x *exchange) reads(req *api.Request, q url.Values) (err error) {
 	if len(x.r.Header["If-Match"]) > 0 {
 		return badRequest("header If-Match is for PUT and DELETE: a read takes If-None-Match")
 	}
-	req.Deadline, err = x.deadline()
-	return err
+	return nil
 }
 
 // position tells a position of the table that is committed for certain.

@@ -101,7 +101,7 @@ func (x *exchange) scanRequest() (*api.Request, url.Values, error) {
 	if q == nil {
 		q = url.Values{}
 	}
-	req := &api.Request{Op: api.OpScan, Table: table, Principal: x.who}
+	req := &api.Request{Op: api.OpScan, Table: table, Principal: x.who, Deadline: x.deadline()}
 	if req.Range, err = scanRange(q); err != nil {
 		return nil, nil, err
 	}

@@ -229,8 +229,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(err)
 		return
 	}
-	_, err := x.timeout() // also where nothing waits: a header that is wrong is nowhere ignored
-	if err == nil {
+	var err error
+	if x.patience, err = x.timeout(); err == nil { // also where nothing waits: a header that is wrong is nowhere ignored
 		err = v.do(x)
 	}
 	if err != nil {

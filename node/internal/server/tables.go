@@ -63,10 +63,7 @@ func (x *exchange) putTable() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	table, created, err := x.s.o.Tables.CreateTable(ctx, name, settings)
 	if err != nil {
@@ -85,10 +82,7 @@ func (x *exchange) dropTable() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel, err := x.patiently()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := x.patiently()
 	defer cancel()
 	if err := x.s.o.Tables.DropTable(ctx, name); err != nil {
 		return x.late(ctx, err)
@@ -108,16 +102,14 @@ func (x *exchange) tableName() (string, error) {
 }
 
 // patiently returns a context that ends when the client's patience does.
-func (x *exchange) patiently() (context.Context, context.CancelFunc, error) {
-	patience, err := x.timeout()
-	if err != nil {
-		return nil, nil, err
+func (x *exchange) patiently() (context.Context, context.CancelFunc) { return x.within(tablePatience) }
+
+// within is patiently for what may take up to most.
+func (x *exchange) within(most time.Duration) (context.Context, context.CancelFunc) {
+	if x.patience > 0 {
+		most = min(most, x.patience)
 	}
-	if patience == 0 || patience > tablePatience {
-		patience = tablePatience
-	}
-	ctx, cancel := context.WithDeadline(x.r.Context(), x.start.Add(patience))
-	return ctx, cancel, nil
+	return context.WithDeadline(x.r.Context(), x.start.Add(most))
 }
 
 // late says what became of a change that the patience was too short for.
@@ -201,17 +193,7 @@ func (x *exchange) checkTable() error {
 	if err != nil {
 		return err
 	}
-	if _, err = x.query(); err != nil {
-		return err
-	}
-	patience, err := x.timeout()
-	if err != nil {
-		return err
-	}
-	if patience == 0 || patience > checkPatience {
-		patience = checkPatience
-	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), patience)
+	ctx, cancel := x.within(checkPatience)
 	defer cancel()
 	check, err := x.s.o.CheckTable(ctx, name)
 	if err != nil {
