@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"tidal/node/api"
@@ -13,13 +11,5 @@ import (
 // a second one is refused by what the first did.
 func (c *Client) Found(ctx context.Context, members []string) (api.Founded, error) {
 	var out api.Founded
-	body, err := json.Marshal(api.Founding{Members: members})
-	if err != nil {
-		return out, fmt.Errorf("write the members: %w", err)
-	}
-	a, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/cluster/init", body: body, writes: true})
-	if err != nil {
-		return out, err
-	}
-	return out, decode(a.body, &out)
+	return out, c.order(ctx, call{method: http.MethodPost, path: "/v1/cluster/init", writes: true}, api.Founding{Members: members}, &out)
 }

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -13,31 +11,16 @@ import (
 // MoveReplica has a replica of a table go from one node to another. It returns once
 // that is decided; Table tells how far it is.
 func (c *Client) MoveReplica(ctx context.Context, table, from, to string) (api.Table, error) {
-	body, err := json.Marshal(api.Move{From: from, To: to})
-	if err != nil {
-		return api.Table{}, fmt.Errorf("write the move: %w", err)
-	}
-	a, err := c.do(ctx, call{method: http.MethodPost, path: tablePath(table) + "/replicas", body: body, resend: true, writes: true})
-	if err != nil {
-		return api.Table{}, err
-	}
 	var t api.Table
-	return t, decode(a.body, &t)
+	q := call{method: http.MethodPost, path: tablePath(table) + "/replicas", resend: true, writes: true}
+	return t, c.order(ctx, q, api.Move{From: from, To: to}, &t)
 }
 
 // HandTable has a table owned by another node, and returns it once that one owns it.
 func (c *Client) HandTable(ctx context.Context, table string, o api.HandOver) (api.Table, error) {
-	body, err := json.Marshal(o)
-	if err != nil {
-		return api.Table{}, fmt.Errorf("write the order: %w", err)
-	}
-	// To any other node, it would go on to a third when it is sent again after a doubt.
-	a, err := c.do(ctx, call{method: http.MethodPut, path: tablePath(table) + "/owner", body: body, resend: o.To != "", writes: true})
-	if err != nil {
-		return api.Table{}, err
-	}
 	var t api.Table
-	return t, decode(a.body, &t)
+	// To any other node, it would go on to a third when it is sent again after a doubt.
+	return t, c.order(ctx, call{method: http.MethodPut, path: tablePath(table) + "/owner", resend: o.To != "", writes: true}, o, &t)
 }
 
 // ReplaceNode lets a member whose disk is gone for good come back with an empty one.

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -20,34 +18,29 @@ func (c *Client) Nodes(ctx context.Context) ([]api.Node, error) {
 // DrainNode makes or renews a claim on a node's drain; see api.NodeOrder.
 func (c *Client) DrainNode(ctx context.Context, node string, o api.NodeOrder) (api.NodeReport, error) {
 	// Without an epoch, a claim that is sent again renews what was sent before.
-	return c.order(ctx, node, api.NodeDrain, o)
+	return c.orderNode(ctx, node, api.NodeDrain, o)
 }
 
 // UndrainNode ends a claim on a node's drain.
 func (c *Client) UndrainNode(ctx context.Context, node string, o api.NodeOrder) (api.NodeReport, error) {
-	return c.order(ctx, node, api.NodeUndrain, o)
+	return c.orderNode(ctx, node, api.NodeUndrain, o)
 }
 
 // RestartNode has a node restart in place. It returns once that has begun; the
 // report's incarnation is the one that ends.
 func (c *Client) RestartNode(ctx context.Context, node string, o api.NodeOrder) (api.NodeReport, error) {
-	return c.order(ctx, node, api.NodeRestart, o)
+	return c.orderNode(ctx, node, api.NodeRestart, o)
 }
 
 // ReloadCerts has a node look at the files of its certificates. The report says
 // what it uses then, and why not what they hold.
 func (c *Client) ReloadCerts(ctx context.Context, node string) (api.NodeReport, error) {
-	return c.order(ctx, node, api.NodeCerts, api.NodeOrder{})
+	return c.orderNode(ctx, node, api.NodeCerts, api.NodeOrder{})
 }
 
 // Revoke has the cluster refuse a certificate. Sending it again changes nothing.
 func (c *Client) Revoke(ctx context.Context, r api.Revocation) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("write the revocation: %w", err)
-	}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/certs/revoked", body: body, writes: true, resend: true})
-	return err
+	return c.order(ctx, call{method: http.MethodPost, path: "/v1/certs/revoked", writes: true, resend: true}, r, nil)
 }
 
 // Rotation returns the rotation of the authority that is under way, or the last.
@@ -58,12 +51,7 @@ func (c *Client) Rotation(ctx context.Context) (r api.Rotation, err error) {
 
 // Rotate takes a step of a rotation. Sending it again changes nothing.
 func (c *Client) Rotate(ctx context.Context, r api.Rotation) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("write the rotation: %w", err)
-	}
-	_, err = c.do(ctx, call{method: http.MethodPut, path: "/v1/certs/rotation", body: body, writes: true, resend: true})
-	return err
+	return c.order(ctx, call{method: http.MethodPut, path: "/v1/certs/rotation", writes: true, resend: true}, r, nil)
 }
 
 // Level returns the cluster's feature level, and which levels its members speak.
@@ -75,15 +63,8 @@ func (c *Client) Level(ctx context.Context) (l api.ClusterLevel, err error) {
 // RaiseLevel raises the cluster's feature level for ever, 0 being to the highest that
 // every member speaks. Sending it again changes nothing.
 func (c *Client) RaiseLevel(ctx context.Context, level uint64) (l api.ClusterLevel, err error) {
-	body, err := json.Marshal(api.LevelChange{Level: level})
-	if err != nil {
-		return l, fmt.Errorf("write the change of the level: %w", err)
-	}
-	a, err := c.do(ctx, call{method: http.MethodPut, path: "/v1/cluster/level", body: body, writes: true, resend: true})
-	if err != nil {
-		return l, err
-	}
-	return l, decode(a.body, &l)
+	q := call{method: http.MethodPut, path: "/v1/cluster/level", writes: true, resend: true}
+	return l, c.order(ctx, q, api.LevelChange{Level: level}, &l)
 }
 
 // Revoked lists the certificates that the cluster refuses.
@@ -93,18 +74,10 @@ func (c *Client) Revoked(ctx context.Context) ([]api.Revocation, error) {
 	return list.Revoked, err
 }
 
-func (c *Client) order(ctx context.Context, node string, action api.NodeAction, o api.NodeOrder) (api.NodeReport, error) {
+func (c *Client) orderNode(ctx context.Context, node string, action api.NodeAction, o api.NodeOrder) (api.NodeReport, error) {
 	var r api.NodeReport
-	body, err := json.Marshal(o)
-	if err != nil {
-		return r, fmt.Errorf("write the order: %w", err)
-	}
-	a, err := c.do(ctx, call{
-		method: http.MethodPost, path: "/v1/nodes/" + url.PathEscape(node) + "/" + action.String(), body: body,
+	return r, c.order(ctx, call{
+		method: http.MethodPost, path: "/v1/nodes/" + url.PathEscape(node) + "/" + action.String(),
 		writes: true, resend: action != api.NodeRestart, // a second restart would be one too many
-	})
-	if err != nil {
-		return r, err
-	}
-	return r, decode(a.body, &r)
+	}, o, &r)
 }

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -27,21 +25,13 @@ func (c *Client) Roll(ctx context.Context, id uint64) (api.Roll, error) {
 // ChangeRoll does something with a roll; see api.RollAction. To start one, id is 0.
 func (c *Client) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, ch api.RollChange) (api.Roll, error) {
 	var r api.Roll
-	body, err := json.Marshal(ch)
-	if err != nil {
-		return r, fmt.Errorf("write the change of the roll: %w", err)
-	}
 	path := "/v1/rolls"
 	if a != api.RollStart {
 		path += "/" + rollPath(id) + "/" + a.String()
 	}
 	// A lock that was taken twice would be taken from oneself.
 	resend := a != api.RollStart && a != api.RollTake && a != api.RollUnlock
-	out, err := c.do(ctx, call{method: http.MethodPost, path: path, body: body, writes: true, resend: resend})
-	if err != nil {
-		return r, err
-	}
-	return r, decode(out.body, &r)
+	return r, c.order(ctx, call{method: http.MethodPost, path: path, writes: true, resend: resend}, ch, &r)
 }
 
 func rollPath(id uint64) string {
@@ -54,11 +44,5 @@ func rollPath(id uint64) string {
 // Requests returns what the node at one of the endpoints counted of row requests.
 func (c *Client) Requests(ctx context.Context, endpoint string) (api.RequestReport, error) {
 	var r api.RequestReport
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/v1/node/requests"})
-	if err != nil {
-		return r, alone(endpoint, err)
-	}
-	return r, decode(a.body, &r)
+	return r, c.one(ctx, endpoint, call{method: http.MethodGet, path: "/v1/node/requests"}, &r)
 }

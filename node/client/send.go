@@ -79,6 +79,30 @@ func (c *Client) doAfter(ctx context.Context, q call, t *tries) (*answer, error)
 	}
 }
 
+// order does a call whose body is a JSON document, and so is its answer, if to is not nil.
+func (c *Client) order(ctx context.Context, q call, body, to any) error {
+	var err error
+	if q.body, err = json.Marshal(body); err != nil {
+		return fmt.Errorf("write the request: %w", err)
+	}
+	a, err := c.do(ctx, q)
+	if err != nil || to == nil {
+		return err
+	}
+	return decode(a.body, to)
+}
+
+// one sends the call once to one endpoint, and reads the JSON document that it answers.
+func (c *Client) one(ctx context.Context, endpoint string, q call, to any) error {
+	ctx, cancel := context.WithTimeout(ctx, max(c.o.Timeout, q.long))
+	defer cancel()
+	a, err := c.once(ctx, endpoint, q)
+	if err != nil {
+		return alone(endpoint, err)
+	}
+	return decode(a.body, to)
+}
+
 // attempt sends the call once, to the endpoint whose turn it is.
 func (c *Client) attempt(ctx context.Context, q call, t *tries) (*answer, error) {
 	endpoint := c.endpoints[uint64(c.preferred.Add(1))%uint64(len(c.endpoints))]

@@ -78,25 +78,13 @@ func (c *Client) FreshStatus(ctx context.Context) (api.Status, error) {
 // StatusOf returns the cluster as the node at one of the endpoints sees it.
 func (c *Client) StatusOf(ctx context.Context, endpoint string) (api.Status, error) {
 	var s api.Status
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status"})
-	if err != nil {
-		return s, alone(endpoint, err)
-	}
-	return s, decode(a.body, &s)
+	return s, c.one(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status"}, &s)
 }
 
 // LocalStatus returns what the node at one of the endpoints says of itself.
 func (c *Client) LocalStatus(ctx context.Context, endpoint string) (api.LocalStatus, error) {
 	var s api.LocalStatus
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status/local"})
-	if err != nil {
-		return s, alone(endpoint, err)
-	}
-	return s, decode(a.body, &s)
+	return s, c.one(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status/local"}, &s)
 }
 
 // Health asks the node at an endpoint whether it is ready. A node that is not is

@@ -36,24 +36,13 @@ func (c *Client) Window(ctx context.Context, endpoint string, q api.TableQuery) 
 		v.Set("follow", q.Follow.String())
 	}
 	var s api.Status
-	return s, c.askOne(ctx, endpoint, "/cluster/status?"+v.Encode(), &s)
+	return s, c.one(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status?" + v.Encode()}, &s)
 }
 
 // Brief is LocalStatus without the list of tables.
 func (c *Client) Brief(ctx context.Context, endpoint string) (api.LocalStatus, error) {
 	var s api.LocalStatus
-	return s, c.askOne(ctx, endpoint, "/cluster/status/local?tables=false", &s)
-}
-
-// askOne reads a JSON document of the node at one endpoint.
-func (c *Client) askOne(ctx context.Context, endpoint, path string, to any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	a, err := c.once(ctx, endpoint, call{method: http.MethodGet, path: path})
-	if err != nil {
-		return alone(endpoint, err)
-	}
-	return decode(a.body, to)
+	return s, c.one(ctx, endpoint, call{method: http.MethodGet, path: "/cluster/status/local?tables=false"}, &s)
 }
 
 // Events calls f for each event that the node at an endpoint tells after the one
