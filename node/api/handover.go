@@ -1,9 +1,6 @@
 package api
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // DefaultStay is how long a table stays where it was handed over to, if whoever did
 // that does not say.
@@ -24,16 +21,4 @@ type HandOver struct {
 }
 
 // Duration returns the TTL, or a bad-request error.
-func (h *HandOver) Duration() (time.Duration, error) {
-	if h.TTL == "" {
-		return DefaultStay, nil
-	}
-	d, err := time.ParseDuration(h.TTL)
-	if err != nil || d < time.Second || d > MaxClaim {
-		return 0, &Error{
-			Code:    CodeBadRequest,
-			Message: fmt.Sprintf("the ttl is %q: want 1s to %s, as in 10m", clip(h.TTL), MaxClaim),
-		}
-	}
-	return d, nil
-}
+func (h *HandOver) Duration() (time.Duration, error) { return parseTTL(h.TTL, DefaultStay) }

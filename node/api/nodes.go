@@ -63,15 +63,18 @@ type NodeOrder struct {
 }
 
 // Duration returns the TTL, or a bad-request error.
-func (o *NodeOrder) Duration() (time.Duration, error) {
-	if o.TTL == "" {
-		return DefaultClaim, nil
+func (o *NodeOrder) Duration() (time.Duration, error) { return parseTTL(o.TTL, DefaultClaim) }
+
+// parseTTL reads a time to live, "" being a default, or returns a bad-request error.
+func parseTTL(text string, otherwise time.Duration) (time.Duration, error) {
+	if text == "" {
+		return otherwise, nil
 	}
-	d, err := time.ParseDuration(o.TTL)
+	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second || d > MaxClaim {
 		return 0, &Error{
 			Code:    CodeBadRequest,
-			Message: fmt.Sprintf("the ttl is %q: want 1s to %s, as in 30s", clip(o.TTL), MaxClaim),
+			Message: fmt.Sprintf("the ttl is %q: want 1s to %s, as in 30s or 10m", clip(text), MaxClaim),
 		}
 	}
 	return d, nil

@@ -19,12 +19,6 @@ func AppendMetaRead(dst []byte, m MetaRead) []byte {
 // DecodeMetaRead reads the form of AppendMetaRead.
 func DecodeMetaRead(b []byte) (MetaRead, error) {
 	r := NewReader(b)
-	m := MetaRead{Index: r.Uvarint("position"), Epoch: r.Uvarint("epoch")}
-	ms := r.Uvarint("silence")
-	if ms > uint64(24*365*time.Hour/time.Millisecond) {
-		r.Fail("silence", "longer than a year")
-		ms = 0
-	}
-	m.Silent = time.Duration(ms) * time.Millisecond
+	m := MetaRead{Index: r.Uvarint("position"), Epoch: r.Uvarint("epoch"), Silent: r.millis("silence")}
 	return m, r.Done()
 }
