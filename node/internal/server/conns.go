@@ -51,15 +51,22 @@ func (c *conn) busy() (active bool, spoke time.Time) {
 
 // expired reports whether the certificate that the client showed has ended.
 func (c *conn) expired(now time.Time) bool {
-	if c.tls == nil {
-		return false
+	end := expiry(c.tls)
+	return !end.IsZero() && now.After(end)
+}
+
+// expiry is when the first of the certificates that the client has shown ends; zero:
+// never.
+func expiry(cs *tls.ConnectionState) (end time.Time) {
+	if cs == nil {
+		return end
 	}
-	for _, cert := range c.tls.PeerCertificates {
-		if now.After(cert.NotAfter) {
-			return true
+	for _, c := range cs.PeerCertificates {
+		if end.IsZero() || c.NotAfter.Before(end) {
+			end = c.NotAfter
 		}
 	}
-	return false
+	return end
 }
 
 type connKey struct{}

@@ -90,9 +90,7 @@ func (x *exchange) stream() error {
 	}
 	st.out.room.L = &st.out.Mutex
 	st.out.buf = st.queued(hello(x.s.o.Node)) // it goes before all that is said from now on
-	if x.r.TLS != nil {
-		st.expires = expiry(x.r.TLS)
-	}
+	st.expires = expiry(x.r.TLS)
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	st.cancel = cancel
 	if !x.s.conns.adopt(conn, st, x.r.TLS) {
@@ -102,16 +100,6 @@ func (x *exchange) stream() error {
 	}
 	st.run(ctx)
 	return nil
-}
-
-// expiry is when the first of the certificates that the client has shown ends.
-func expiry(cs *tls.ConnectionState) (end time.Time) {
-	for _, c := range cs.PeerCertificates {
-		if end.IsZero() || c.NotAfter.Before(end) {
-			end = c.NotAfter
-		}
-	}
-	return end
 }
 
 // run serves the stream until it ends and all of its calls have returned.

@@ -1,5 +1,5 @@
-// Package wire holds the formats of what nodes store and send to each other, each
-// with a version or kind in its first byte.
+// Package wire holds the formats of what nodes store and send to each other, and of
+// clients' streams, each with a version or kind in its first byte.
 //
 // Encoders append to a slice and cannot fail. Decoders are given bytes from a
 // disk or a peer and trust none of them: they return an error that names the

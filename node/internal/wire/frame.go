@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// FrameKind says what a frame between nodes holds. Numbers are on the wire:
-// append only.
+// FrameKind says what a frame holds, between nodes or on a client's stream. Numbers
+// are on the wire: append only.
 type FrameKind byte
 
 // The kinds.
@@ -23,7 +23,7 @@ const (
 	FrameCall                           // Call
 	FrameReply                          // Reply
 	FrameSnapshot                       // a part of a snapshot
-	FrameRenew                          // empty: the accepting side has another certificate, so dial anew
+	FrameRenew                          // empty: dial anew, since the accepting side has another certificate or stops
 )
 
 // MaxFrame is the most bytes that a frame's payload may have.
