@@ -178,21 +178,27 @@ func (s *stream) read() error {
 }
 
 func (s *stream) deliver(r wire.Reply) {
-	s.mu.Lock()
-	to := s.mu.pending[r.ID]
-	delete(s.mu.pending, r.ID)
-	over := s.mu.leaving && len(s.mu.pending) == 0
-	s.mu.Unlock()
-	if to != nil { // nil: nobody waits any more
+	if to := s.forget(r.ID); to != nil {
 		out := streamReply{payload: r.Payload}
 		if r.Err != nil {
 			out.err = r.Err
 		}
 		to <- out
 	}
+}
+
+// forget drops a call, and returns who waits for its reply; nil: nobody does any more.
+// A stream that is left ends with its last call.
+func (s *stream) forget(id uint64) chan<- streamReply {
+	s.mu.Lock()
+	to := s.mu.pending[id]
+	delete(s.mu.pending, id)
+	over := s.mu.leaving && len(s.mu.pending) == 0
+	s.mu.Unlock()
 	if over {
 		s.end(errLeft)
 	}
+	return to
 }
 
 // leave has the stream take no more calls, and end with the last that it has.
@@ -311,17 +317,6 @@ func (s *stream) call(ctx context.Context, q *wire.ClientRequest) ([]byte, error
 		return r.payload, r.err
 	default:
 		return nil, &silenceError{err: ctx.Err(), sent: true}
-	}
-}
-
-// forget drops a call that nobody waits for any more.
-func (s *stream) forget(id uint64) {
-	s.mu.Lock()
-	delete(s.mu.pending, id)
-	over := s.mu.leaving && len(s.mu.pending) == 0
-	s.mu.Unlock()
-	if over {
-		s.end(errLeft)
 	}
 }
 
