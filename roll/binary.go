@@ -88,12 +88,12 @@ func (c *Tidal) Ask(ctx context.Context, v *View) (all map[string]api.Programs, 
 	g.SetLimit(asksAtOnce)
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		if !n.Live() {
-			problems[n.ID] = errors.New(n.why())
-			continue
-		}
 		g.Go(func() error {
-			p, err := c.Programs(ctx, n.ID)
+			var p api.Programs
+			err := errors.New(n.why())
+			if n.Live() {
+				p, err = c.Programs(ctx, n.ID)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
