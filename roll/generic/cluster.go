@@ -194,10 +194,10 @@ func (c *Cluster) Drain(ctx context.Context, id string, h roll.Hold) (int, error
 			return 0, &roll.NotYetError{How: failed}
 		}
 	}
-	if c.Config.empty.empty() {
+	if c.Config.drained.empty() {
 		return 0, nil
 	}
-	if _, err = c.Config.empty.ask(ctx, c.HTTP, m.vars, c.Config.probeLimit); err != nil {
+	if _, err = c.Config.drained.ask(ctx, c.HTTP, m.vars, c.Config.probeLimit); err != nil {
 		return 0, &roll.NotYetError{How: "it is not drained: " + err.Error()}
 	}
 	return 0, nil

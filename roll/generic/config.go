@@ -65,12 +65,12 @@ type Config struct {
 	Name    string
 	Journal string // "" is left to the caller
 
-	id                                         string
-	members                                    []member // by id
-	quorum                                     int
-	ready, incarnation, version, leader, empty Probe
-	drain, undrain, restart                    Template
-	limit, probeLimit                          time.Duration
+	id                                           string
+	members                                      []member // by id
+	quorum                                       int
+	ready, incarnation, version, leader, drained Probe
+	drain, undrain, restart                      Template
+	limit, probeLimit                            time.Duration
 
 	canary                           Template
 	every, canaryLimit, canaryAround time.Duration
@@ -110,7 +110,7 @@ func Read(name string, s *Settings) (*Config, error) {
 		{"incarnation", s.Incarnation, &c.incarnation, true},
 		{"version", s.Version, &c.version, false},
 		{"leader", s.Leader, &c.leader, false},
-		{"drained", s.Drained, &c.empty, false},
+		{"drained", s.Drained, &c.drained, false},
 	} {
 		var err error
 		*x.to, err = probeOf(x.from)
@@ -248,7 +248,7 @@ func (c *Config) Describe(p *roll.Plan) {
 		for _, x := range []struct {
 			what string
 			p    Probe
-		}{{"drained", c.empty}, {"incarnation", c.incarnation}, {"ready", c.ready}, {"leader", c.leader}, {"version", c.version}} {
+		}{{"drained", c.drained}, {"incarnation", c.incarnation}, {"ready", c.ready}, {"leader", c.leader}, {"version", c.version}} {
 			if !x.p.empty() {
 				add(x.what, x.p.verbatim(vars))
 			}
