@@ -42,7 +42,7 @@ func (a *app) benchCommand() *cli.Command {
 			&cli.StringFlag{Name: "for", Usage: "how long to measure, a `DURATION`", Value: "10s"},
 			&cli.StringFlag{Name: "warmup", Usage: "how long to load it before that, a `DURATION`", Value: "2s"},
 			&cli.BoolFlag{Name: "native", Usage: "over streams of frames, one to a node, straight to the owners; else over HTTP, a connection to each client and node"},
-			&cli.StringFlag{Name: "consistency", Usage: "of reads: linearizable, or local: what the answering node's replica has", Value: "linearizable"},
+			consistencyFlag(),
 		),
 		Action: a.bench,
 	}
@@ -109,11 +109,11 @@ func benchPlanOf(c *cli.Context) (benchPlan, error) {
 	case p.Rate < 0 || c.IsSet("rate") && p.Rate == 0:
 		return p, usagef("bench: --rate is %g: want requests a second", p.Rate)
 	}
-	return p, p.rest(c)
+	return p, p.words(c)
 }
 
-// rest reads the flags that are words.
-func (p *benchPlan) rest(c *cli.Context) error {
+// words reads the flags that are words.
+func (p *benchPlan) words(c *cli.Context) error {
 	size, err := config.ParseSize(c.String("size"))
 	if err != nil || size > api.MaxValue {
 		return withHint(usagef("bench: --size is %q: want 0 to %d bytes", c.String("size"), api.MaxValue), "it is a size, as 128 or 4KiB")
@@ -124,14 +124,9 @@ func (p *benchPlan) rest(c *cli.Context) error {
 			return withHint(usagef("bench: --%s is %q", flag, c.String(flag)), "it is a duration, as 30s or 10m")
 		}
 	}
-	switch how := c.String("consistency"); how {
-	case "local":
-		p.Local = true
-	case "linearizable":
-	default:
-		return withHint(usagef("unknown --consistency %q", how), "it is linearizable or local")
-	}
-	return nil
+	o, err := readOptions(c)
+	p.Local = o.Local
+	return err
 }
 
 func (a *app) bench(c *cli.Context) error {
