@@ -71,10 +71,7 @@ func (a *app) tablesMove(c *cli.Context) error {
 		}
 		a.say("table %s: the replica is on %s", name, to)
 	}
-	if format == formatJSON {
-		return a.writeJSON(table)
-	}
-	return a.writeTable(tableHeadings(), tableRows([]api.Table{table}))
+	return a.printTable(format, table)
 }
 
 type moveOf struct {

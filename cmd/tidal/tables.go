@@ -100,10 +100,7 @@ func (a *app) tablesCreate(c *cli.Context) error {
 	} else {
 		a.say("table %s was there already, with these settings", table.Name)
 	}
-	if format == formatJSON {
-		return a.writeJSON(table)
-	}
-	return a.writeTable(tableHeadings(), tableRows([]api.Table{table}))
+	return a.printTable(format, table)
 }
 
 func (a *app) tablesDescribe(c *cli.Context) error {
@@ -178,6 +175,14 @@ func (a *app) confirm(c *cli.Context, what, word string) error {
 		return withHint(withCode(exitRefused, errors.New("not confirmed: nothing was done")), "--yes does not ask")
 	}
 	return nil
+}
+
+// printTable prints what a command has made of a table.
+func (a *app) printTable(format string, t api.Table) error {
+	if format == formatJSON {
+		return a.writeJSON(t)
+	}
+	return a.writeTable(tableHeadings(), tableRows([]api.Table{t}))
 }
 
 func tableHeadings() []string { return []string{"TABLE", "OWNER", "PLACE", "TERM", "REPLICAS"} }

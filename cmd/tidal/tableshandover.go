@@ -52,8 +52,5 @@ func (a *app) tablesHandover(c *cli.Context) error {
 		return fmt.Errorf("hand table %s over: %w", name, err)
 	}
 	a.say("table %s is owned by %s, and stays there for %s", name, table.Owner, stay)
-	if format == formatJSON {
-		return a.writeJSON(table)
-	}
-	return a.writeTable(tableHeadings(), tableRows([]api.Table{table}))
+	return a.printTable(format, table)
 }
