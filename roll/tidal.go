@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func (c *Tidal) View(ctx context.Context) (*View, error) {
 		}
 		v.Nodes = append(v.Nodes, n)
 	}
-	slices.SortFunc(v.Nodes, func(a, b Node) int { return compareString(a.ID, b.ID) })
+	slices.SortFunc(v.Nodes, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
 	c.remember(v)
 	first := c.locals(ctx, v)
 	for n := range levelLooks {
@@ -79,16 +80,6 @@ func behind(v *View, t *Table) bool {
 		n, ok := v.Node(r.Node)
 		return ok && n.Live() && !r.Level
 	})
-}
-
-func compareString(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func (c *Tidal) remember(v *View) {

@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -319,16 +320,13 @@ func (m *model) chart(c chartOf, w, h int) []line {
 func (m *model) tableEvents(t *api.Table) []line {
 	out := []line{{}, {}}
 	out[1].add(faint, "  LAST EVENTS")
-	f := api.Filter{}
 	for i := len(m.p.Events) - 1; i >= 0 && len(out) < 12; i-- {
 		e := &m.p.Events[i]
-		for _, name := range e.Tables {
-			if name == t.Name && f.Empty() {
-				var l line
-				l.add(faint, "  %s  ", e.Time.UTC().Format("15:04:05"))
-				l.add(eventStyle(e), "%s", clean(e.String()))
-				out = append(out, l)
-			}
+		if slices.Contains(e.Tables, t.Name) {
+			var l line
+			l.add(faint, "  %s  ", e.Time.UTC().Format("15:04:05"))
+			l.add(eventStyle(e), "%s", clean(e.String()))
+			out = append(out, l)
 		}
 	}
 	if len(out) == 2 {
