@@ -14,9 +14,14 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"tidal/node/api"
 )
+
+// sendingLeft is how long nothing was written to a binary on its way before it is one
+// whose node was killed meanwhile. Others of the same path may be sent one now.
+const sendingLeft = time.Hour
 
 // binaries are this node's binary and those that can take its place. They are in one
 // folder, named after the path by which the process was called:
@@ -24,6 +29,7 @@ import (
 //	tidal                    what a restart runs, and the supervisor starts
 //	tidal.previous           what stood there before the last one that was put there
 //	.tidal.staged-SHA256     sent here, and not put there
+//	.tidal.sending-RANDOM    on its way here
 //
 // One takes the place of another by renaming, so that at any moment there is a whole
 // one; a link is replaced, and what it led to stays. Nodes that were called by the same
@@ -57,6 +63,11 @@ func (b *binaries) hidden(what string) string {
 }
 
 func (b *binaries) staged(sum string) string { return b.hidden("staged-" + sum) }
+
+// beside returns the files of this program's own that begin so.
+func (b *binaries) beside(what string) ([]string, error) {
+	return filepath.Glob(globbed(b.hidden(what)) + "*")
+}
 
 // hash returns the SHA-256 of a file, "" if there is none.
 func (b *binaries) hash(path string) (string, error) {
@@ -187,7 +198,7 @@ func (b *binaries) List(ctx context.Context) (api.Programs, error) {
 	}
 	list.Installed = b.look(ctx, b.path)
 	list.Previous = b.look(ctx, b.previous())
-	files, err := filepath.Glob(globbed(b.staged("")) + "*")
+	files, err := b.beside("staged-")
 	if err != nil {
 		return list, err
 	}
@@ -224,7 +235,11 @@ func (b *binaries) Stage(ctx context.Context, sum string, content io.Reader) (ap
 		return api.Program{}, &api.Error{Code: api.CodeConflict, Message: "another binary is being sent to this node", Hint: "try again when it is there"}
 	}
 	defer b.sending.Unlock()
-	if err := b.receive(sum, content); err != nil {
+	err := b.dropLeft()
+	if err == nil {
+		err = b.receive(sum, content)
+	}
+	if err != nil {
 		return api.Program{}, err
 	}
 	p, err := b.Check(ctx, sum)
@@ -267,9 +282,23 @@ func notWritable(path string, err error) error {
 	}
 }
 
+// dropLeft removes what is left of binaries whose sending nobody ended.
+func (b *binaries) dropLeft() error {
+	files, err := b.beside("sending-")
+	for _, path := range files {
+		if info, statErr := os.Stat(path); statErr == nil && time.Since(info.ModTime()) > sendingLeft {
+			err = errors.Join(err, remove(path))
+		}
+	}
+	if err != nil {
+		return notWritable(b.path, err)
+	}
+	return nil
+}
+
 // dropStaged removes the staged binaries but one: nobody wants them any more.
 func (b *binaries) dropStaged(but string) error {
-	files, err := filepath.Glob(globbed(b.staged("")) + "*")
+	files, err := b.beside("staged-")
 	for _, path := range files {
 		if path != b.staged(but) {
 			err = errors.Join(err, remove(path))

@@ -3,12 +3,15 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"tidal/node/api"
 )
@@ -54,6 +57,15 @@ func TestBinaries(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &binaries{path: path, args: []string{"tidal", "serve"}, environ: os.Environ(), levels: api.Levels{Min: 1, Max: 1}}
+		left, now := x.hidden("sending-1"), x.hidden("sending-2") // of a node that was killed, and of one of the same path
+		for _, file := range []string{left, now} {
+			if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(left, time.Time{}, time.Now().Add(-2*sendingLeft)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := x.Check(t.Context(), sumOf(b)); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("of one that is not here: %v", err)
 		}
@@ -62,6 +74,10 @@ func TestBinaries(t *testing.T) {
 			t.Fatalf("%+v, %v", p, err)
 		}
 		wantFile(t, path, a) // until it is told
+		wantFile(t, now, "half")
+		if _, err = os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what a node that was killed was being sent is left: %v", err)
+		}
 		list, err := x.List(t.Context())
 		if err != nil || list.Installed == nil || list.Installed.Version != "1.0" || list.Previous != nil || len(list.Staged) != 1 || len(list.Running.SHA256) != 64 {
 			t.Errorf("%+v, %v", list, err)
@@ -79,9 +95,9 @@ func TestBinaries(t *testing.T) {
 			}
 		}
 		files, err := os.ReadDir(dir)
-		want := 2
+		want := 3
 		if linked {
-			want = 3
+			want = 4
 		}
 		if err != nil || len(files) != want {
 			t.Errorf("left are %v, %v", files, err)
