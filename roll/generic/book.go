@@ -22,8 +22,7 @@ const (
 // book is a journal: the last rolls, oldest first. Only the last may hold the lock.
 type book struct {
 	Format int        `json:"format"`
-	Beat   uint64     `json:"beat"` // counts the renewals: whoever watches it sees whether the holder lives
-	Write  string     `json:"write,omitempty"`
+	Write  string     `json:"write,omitempty"` // of a row, another with every write: whoever watches it sees whether the holder lives
 	Rolls  []api.Roll `json:"rolls"`
 }
 
@@ -111,9 +110,7 @@ func (b *book) change(now time.Time, a api.RollAction, id uint64, c *api.RollCha
 	case api.RollUnlock:
 		err = unlock(now, r, c)
 	case api.RollRenew:
-		if err = holds(r, c.Epoch); err == nil {
-			b.Beat++
-		}
+		err = holds(r, c.Epoch)
 	}
 	return *r, err
 }

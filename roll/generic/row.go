@@ -1,10 +1,10 @@
 package generic
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"time"
 
 	"tidal/node/api"
@@ -13,16 +13,22 @@ import (
 
 // Row is a journal in a row of a cluster of tidal, where operators on all machines
 // see it. Every change is made only to the version that it was worked out from. Whoever
-// rolls counts on in it every few seconds: one whose count rests for api.RollSilence
-// is taken for dead.
+// rolls writes it anew every few seconds: one that does not for api.RollSilence is
+// taken for dead.
 type Row struct {
 	Client *client.Client
 	Table  string
 	Key    string
 
-	looks time.Duration // between two looks at the count; 0: a second
+	looks time.Duration // between two looks at whether it is written; 0: a second
 	rests time.Duration // 0: api.RollSilence
 	mine  uint64        // epoch that this process holds
+
+	seen struct {
+		sync.Mutex
+		write string    // the last one that Roll has seen
+		since time.Time // when it saw that first
+	}
 }
 
 // String names the journal.
@@ -66,7 +72,27 @@ func (r *Row) Roll(ctx context.Context, id uint64) (api.Roll, error) {
 	if err != nil {
 		return api.Roll{}, err
 	}
+	if x.Status == api.RollRunning {
+		x.Silent = r.silence(b)
+	}
 	return *x, nil
+}
+
+// silence is for how long nobody has heard the holder, in milliseconds. Clocks of other
+// machines say nothing of that, so it is as long as this process has looked; nil at its
+// first look.
+func (r *Row) silence(b *book) *int64 {
+	r.seen.Lock()
+	defer r.seen.Unlock()
+	first := r.seen.since.IsZero()
+	if b.Write != r.seen.write {
+		r.seen.write, r.seen.since = b.Write, time.Now()
+	}
+	if first {
+		return nil
+	}
+	ms := time.Since(r.seen.since).Milliseconds()
+	return &ms
 }
 
 // ChangeRoll does something with a roll. What it returns a quorum has on its disks.
@@ -79,9 +105,6 @@ func (r *Row) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, c api
 		x, err := b.change(time.Now().UTC(), a, id, &c, func() (bool, string) { return r.alive(ctx, b) })
 		if err != nil {
 			return x, err
-		}
-		if a == api.RollStart || a == api.RollTake {
-			b.Beat++ // whoever watches it sees that it is somebody else's
 		}
 		switch err = r.write(ctx, b, o); {
 		case api.CodeOf(err) == api.CodePreconditionFailed && ctx.Err() == nil:
@@ -119,7 +142,7 @@ func (r *Row) wrote(ctx context.Context, write string) bool {
 	return err == nil && now.Write == write
 }
 
-// alive watches whether the holder of the newest roll counts on.
+// alive watches whether the holder of the newest roll goes on writing.
 func (r *Row) alive(ctx context.Context, was *book) (alive bool, who string) {
 	looks, rests := r.looks, r.rests
 	if looks == 0 {
@@ -130,10 +153,6 @@ func (r *Row) alive(ctx context.Context, was *book) (alive bool, who string) {
 	}
 	if last := was.last(); last != nil && last.Epoch == r.mine {
 		return false, "this process"
-	}
-	before, err := was.text()
-	if err != nil {
-		return true, err.Error()
 	}
 	t := time.NewTicker(looks)
 	defer t.Stop()
@@ -147,7 +166,7 @@ func (r *Row) alive(ctx context.Context, was *book) (alive bool, who string) {
 		if err != nil {
 			return true, "it is not known: " + err.Error()
 		}
-		if text, err := now.text(); err != nil || !bytes.Equal(text, before) {
+		if now.Write != was.Write {
 			return true, "the journal goes on"
 		}
 	}

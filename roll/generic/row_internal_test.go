@@ -62,8 +62,15 @@ func (s *rows) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// written is how often it was written.
+func (s *rows) written() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
 // TestRow: a journal in a row is changed by whoever saw the version that is there, a
-// write whose answer was lost is found again, and a holder lives while it counts on.
+// write whose answer was lost is found again, and a holder lives while it writes on.
 func TestRow(t *testing.T) {
 	t.Parallel()
 	s := &rows{}
@@ -101,8 +108,26 @@ func TestRow(t *testing.T) {
 	if _, err = do(second, api.RollTake, api.RollChange{Epoch: 1, By: "bob"}); api.CodeOf(err) != api.CodeRollLocked || !strings.Contains(err.Error(), "ann, who lives (the journal goes on)") {
 		t.Errorf("from one that lives: %v", err)
 	}
+	silent := func(until func(ms int64) bool) {
+		t.Helper()
+		for begun := time.Now(); ; <-time.After(10 * time.Millisecond) {
+			x, lookErr := second.Roll(t.Context(), 0)
+			if lookErr != nil || x.Silent == nil || time.Since(begun) > 10*time.Second {
+				t.Fatalf("%+v, %v", x, lookErr)
+			}
+			if until(*x.Silent) {
+				return
+			}
+		}
+	}
+	if x, lookErr := second.Roll(t.Context(), 0); lookErr != nil || x.Silent != nil {
+		t.Errorf("who looks for the first time knows nothing of silence: %+v, %v", x, lookErr)
+	}
+	before := s.written()
+	silent(func(ms int64) bool { return s.written() > before+3 && ms < 40 })
 	stop()
 	beats.Wait()
+	silent(func(ms int64) bool { return ms > 200 })
 	if _, err = do(second, api.RollStart, api.RollChange{By: "bob"}); !strings.Contains(err.Error(), "its operator is gone (it was silent for 300ms)") {
 		t.Errorf("another roll: %v", err)
 	}
