@@ -21,13 +21,13 @@ func (f *fleet) awaitStops(ctx context.Context) error {
 	defer cancel()
 	look := time.NewTicker(devLook)
 	defer look.Stop()
-	left, seen := slices.Clone(f.state.Nodes), map[string]bool{}
+	left, stops := slices.Clone(f.state.Nodes), map[string]bool{} // as each said last
 	for {
 		left = slices.DeleteFunc(left, func(n devNode) bool {
 			if h, err := cl.Health(ctx, n.url()); err == nil { // at its very end it does not answer
-				seen[n.ID] = h.Phase == "drain" || h.Phase == "stop"
+				stops[n.ID] = h.Phase == "drain" || h.Phase == "stop"
 			}
-			return !f.runs(n) || !seen[n.ID]
+			return !f.runs(n) || !stops[n.ID]
 		})
 		if len(left) == 0 {
 			return nil

@@ -169,11 +169,13 @@ func (w *rolling) before(c *cli.Context, o *roll.Options) error {
 	now := upgrade.Options.Binary
 	versions := map[string]string{} // by hash
 	var kept []string
+	none := false // some keep none
 	for _, id := range v.IDs() {
 		p := all[id]
 		switch has := keeps(&p); {
 		case p.Running.SHA256 != now:
 		case has == nil:
+			none = true
 			kept = append(kept, "node "+id+" keeps none")
 		default:
 			versions[has.SHA256] = has.Version
@@ -183,7 +185,7 @@ func (w *rolling) before(c *cli.Context, o *roll.Options) error {
 	if len(kept) == 0 {
 		return fmt.Errorf("there is nothing to roll back: no node runs %s (%.12s), the binary of the last upgrade", upgrade.Options.Version, now)
 	}
-	if len(versions) != 1 || slices.ContainsFunc(kept, func(s string) bool { return strings.HasSuffix(s, "keeps none") }) {
+	if len(versions) != 1 || none {
 		return withHint(withCode(exitRefused, fmt.Errorf("the nodes do not all keep the same binary of before: %s", firstFew(kept))), "roll to the one that you want: tidal roll --binary FILE")
 	}
 	for sum, version := range versions {
