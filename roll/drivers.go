@@ -50,7 +50,7 @@ type Exec struct {
 // else would stop one whose roll is somebody else's by now: the claim is renewed
 // right before, which a node grants only to the epoch in force.
 func (d *Exec) Restart(ctx context.Context, n Node, h Hold) error {
-	line, err := d.line(n)
+	line, err := lineFor(d.Command, n)
 	if err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ func (d *Exec) Restart(ctx context.Context, n Node, h Hold) error {
 	return Shell(ctx, d.Limit, line, "TIDAL_NODE="+n.ID, "TIDAL_ADDRESS="+n.Address, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll))
 }
 
-// line is the command for a node. What stands for the placeholders is quoted for
+// lineFor is a command for a node. What stands for the placeholders is quoted for
 // the shell here, and harmless in one that reads it again elsewhere.
-func (d *Exec) line(n Node) (string, error) {
+func lineFor(command string, n Node) (string, error) {
 	host := n.Address
 	if u, err := url.Parse(n.Address); err == nil && u.Hostname() != "" {
 		host = u.Hostname()
@@ -78,7 +78,7 @@ func (d *Exec) line(n Node) (string, error) {
 		}
 		words = append(words, "{"+w.name+"}", quoted(w.word))
 	}
-	return strings.NewReplacer(words...).Replace(d.Command), nil
+	return strings.NewReplacer(words...).Replace(command), nil
 }
 
 // Manual tells somebody to restart a node, and leaves it to them.

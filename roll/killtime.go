@@ -28,10 +28,11 @@ func (d *Exec) CheckKillTime(ctx context.Context, nodes []Node) Check {
 		c.Level, c.Detail = Warn, fmt.Sprintf("for how long the command lets a node stop before it kills it is not known: it needs up to %s", api.StopMost)
 		return c
 	}
-	return d.checkKillTime(ctx, presetSSHStop, nodes)
+	return checkKillTime(ctx, presetSSHStop, nodes)
 }
 
-func (d *Exec) checkKillTime(ctx context.Context, ask string, nodes []Node) Check {
+// checkKillTime asks for each node by a command of the shell.
+func checkKillTime(ctx context.Context, ask string, nodes []Node) Check {
 	c := Check{Name: "kill-time", Level: OK, Detail: fmt.Sprintf("every node is given at least %s to stop", api.StopMost)}
 	var mu sync.Mutex
 	var short, unknown []string
@@ -39,7 +40,7 @@ func (d *Exec) checkKillTime(ctx context.Context, ask string, nodes []Node) Chec
 	g.SetLimit(asksAtOnce)
 	for _, n := range nodes {
 		g.Go(func() error {
-			given, err := d.killTime(ctx, ask, n)
+			given, err := killTime(ctx, ask, n)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -64,10 +65,8 @@ func (d *Exec) checkKillTime(ctx context.Context, ask string, nodes []Node) Chec
 	return c
 }
 
-func (d *Exec) killTime(ctx context.Context, ask string, n Node) (time.Duration, error) {
-	other := *d
-	other.Command = ask
-	line, err := other.line(n)
+func killTime(ctx context.Context, ask string, n Node) (time.Duration, error) {
+	line, err := lineFor(ask, n)
 	if err != nil {
 		return 0, err
 	}

@@ -3,7 +3,6 @@ package roll
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestKillTime: who kills a node before it can have stopped is named before anything
@@ -21,8 +20,7 @@ func TestKillTime(t *testing.T) {
 		"true":                            {Block, "is there a unit tidal?"},
 		"echo unit not found >&2; exit 4": {Block, "exit status 4: unit not found"},
 	} {
-		d := &Exec{Command: presetSSH, Limit: time.Minute}
-		if c := d.checkKillTime(t.Context(), ask, nodes); c.Level != want.level || !strings.Contains(c.Detail, want.text) || (c.Hint == "") != (c.Level == OK) {
+		if c := checkKillTime(t.Context(), ask, nodes); c.Level != want.level || !strings.Contains(c.Detail, want.text) || (c.Hint == "") != (c.Level == OK) {
 			t.Errorf("%s: %+v", ask, c)
 		}
 	}
