@@ -1,11 +1,8 @@
 package proctest_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,31 +13,6 @@ import (
 	"tidal/pki"
 )
 
-// tidal runs a command of the binary under test and returns its exit code and what
-// it printed.
-func (c *cluster) tidal(t *testing.T, args ...string) (code int, out string) {
-	t.Helper()
-	cmd := exec.Command(binary(t), args...)
-	cmd.Env = cleanEnv()
-	b, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil {
-		t.Fatalf("tidal %s: %v", strings.Join(args, " "), err)
-	}
-	return cmd.ProcessState.ExitCode(), string(b)
-}
-
-func (c *cluster) certs() string { return filepath.Join(c.dir, "certs") }
-
-// asAdmin are the flags of a command that talks to the cluster.
-func (c *cluster) asAdmin(args ...string) []string {
-	admin := filepath.Join(c.certs(), "clients", "admin")
-	for _, n := range c.nodes {
-		args = append(args, "--endpoint", c.scheme()+n.listen)
-	}
-	return append(args, "--ca", filepath.Join(c.certs(), "bundle.crt"),
-		"--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))
-}
-
 // serials asks each node for the certificate that it uses, and whether all its
 // connections were made with those that the nodes use now.
 func (c *cluster) serials(t *testing.T) (now map[string]string, outdated error) {
@@ -48,10 +20,9 @@ func (c *cluster) serials(t *testing.T) (now map[string]string, outdated error) 
 	now = map[string]string{}
 	var all []api.LocalStatus
 	for i := range c.nodes {
-		a := c.must(t, i, http.MethodGet, "/cluster/status/local", "", nil)
-		var s api.LocalStatus
-		if err := json.Unmarshal(a.body, &s); err != nil || s.Certificates == nil {
-			t.Fatalf("status: %v: %s", err, a.body)
+		s := c.local(t, i)
+		if s.Certificates == nil {
+			t.Fatalf("%s tells no certificate", s.Node)
 		}
 		all = append(all, s)
 		now[s.Certificates.Identity] = s.Certificates.Serial

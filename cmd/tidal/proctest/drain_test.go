@@ -3,7 +3,6 @@ package proctest_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -61,17 +60,6 @@ func TestTwoStops(t *testing.T) {
 	demandGraceful(t, g)
 }
 
-// operate starts a command of an operator against one node.
-func (c *cluster) operate(t *testing.T, i int, words ...string) *exec.Cmd {
-	t.Helper()
-	admin := filepath.Join(c.dir, "certs", "clients", "admin")
-	cmd := exec.Command(binary(t), append(words, "--endpoint", c.targets()[i].base, "--ca", filepath.Join(c.dir, "certs", "bundle.crt"),
-		"--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))...)
-	cmd.Env = cleanEnv()
-	cmd.SysProcAttr = dieWithUs()
-	return cmd
-}
-
 // TestDrainEndsWithItsOperator kills the command that holds a drain: the node takes
 // its tables again by itself, and not before the claim is over.
 func TestDrainEndsWithItsOperator(t *testing.T) {
@@ -86,7 +74,7 @@ func TestDrainEndsWithItsOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := c.operate(t, 1, "node", "drain", "n1", "--hold", "--ttl", ttl.String())
+	cmd := c.command(t, c.asAdminAt(c.nodes[1:2], "node", "drain", "n1", "--hold", "--ttl", ttl.String())...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -99,8 +87,8 @@ func TestDrainEndsWithItsOperator(t *testing.T) {
 		}
 		pause(50 * time.Millisecond)
 	}
-	if out, err := c.operate(t, 2, "node", "restart", "n1").CombinedOutput(); err == nil || !strings.Contains(string(out), "claimed by") {
-		t.Errorf("a restart by somebody else: %v\n%s", err, out)
+	if code, out := c.tidal(t, c.asAdminAt(c.nodes[2:], "node", "restart", "n1")...); code == 0 || !strings.Contains(out, "claimed by") {
+		t.Errorf("a restart by somebody else: exit %d\n%s", code, out)
 	}
 	began := time.Now()
 	if err := cmd.Process.Kill(); err != nil {

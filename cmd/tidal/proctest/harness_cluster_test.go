@@ -147,31 +147,35 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 // issue makes the certificates with the command that operators use.
 func (c *cluster) issue(t *testing.T) {
 	t.Helper()
-	dir := filepath.Join(c.dir, "certs")
-	args := []string{"certs", "gen", "--dir", dir, "--cluster", "test"}
+	args := []string{"certs", "gen", "--dir", c.certs(), "--cluster", "test"}
 	for _, n := range c.nodes {
 		host, _, _ := strings.Cut(n.listen, ":")
 		args = append(args, "--node", n.id+"="+host)
 	}
-	cmd := exec.Command(binary(t), args...)
-	cmd.Env = cleanEnv()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("certs gen: %v\n%s", err, out)
+	if code, out := c.tidal(t, args...); code != 0 {
+		t.Fatalf("certs gen: exit %d\n%s", code, out)
 	}
-	if c.o.liveTLS {
-		pair, err := pki.LoadClient(pki.ClientFiles(dir, "admin"), time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.tls = pair.ClientTLS(300 * time.Millisecond)
+	if !c.o.liveTLS {
+		c.tls = adminTLS(t, c.certs())
 		return
 	}
+	pair, err := pki.LoadClient(pki.ClientFiles(c.certs(), "admin"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.tls = pair.ClientTLS(300 * time.Millisecond)
+}
+
+// adminTLS is what the client admin dials with, read once from a directory of
+// certificates.
+func adminTLS(t *testing.T, dir string) *tls.Config {
+	t.Helper()
 	bundle, err := os.ReadFile(filepath.Join(dir, "bundle.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := filepath.Join(dir, "clients", "admin")
-	pair, err := tls.LoadX509KeyPair(filepath.Join(admin, "tls.crt"), filepath.Join(admin, "tls.key"))
+	leaf := filepath.Join(dir, "clients", "admin", "tls")
+	pair, err := tls.LoadX509KeyPair(leaf+".crt", leaf+".key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +183,7 @@ func (c *cluster) issue(t *testing.T) {
 	if !roots.AppendCertsFromPEM(bundle) {
 		t.Fatal("bundle.crt holds no certificate")
 	}
-	c.tls = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}}
 }
 
 func (c *cluster) toml(n *node) string {
@@ -198,8 +202,8 @@ func (c *cluster) toml(n *node) string {
 		fmt.Fprintf(&b, "join = [%q]\n", c.scheme()+founders[0].reached(founders[0].proxy))
 	}
 	if !c.o.plain {
-		leaf := filepath.Join(c.dir, "certs", "nodes", n.id)
-		fmt.Fprintf(&b, "\n[tls]\nca = %q\ncert = %q\nkey = %q\n", filepath.Join(c.dir, "certs", "bundle.crt"),
+		leaf := filepath.Join(c.certs(), "nodes", n.id)
+		fmt.Fprintf(&b, "\n[tls]\nca = %q\ncert = %q\nkey = %q\n", filepath.Join(c.certs(), "bundle.crt"),
 			filepath.Join(leaf, "tls.crt"), filepath.Join(leaf, "tls.key"))
 	}
 	return b.String()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -153,25 +152,9 @@ func (c *cluster) isRefused(t *testing.T, n *node, reason string) {
 	if status, err := ask(n, "/v1/tables/t0/rows/early", &p); status != http.StatusServiceUnavailable || p.Code != api.CodeWrongDisk {
 		t.Errorf("a read from %s: %d %+v, %v", n.id, status, p, err)
 	}
-	if out, code := c.command(t, "status", "--endpoint", "http://"+n.listen); code != 10 || !strings.Contains(out, reason) {
+	if code, out := c.tidal(t, c.asAdminAt([]*node{n}, "status")...); code != 10 || !strings.Contains(out, reason) {
 		t.Errorf("tidal status of %s ends with %d:\n%s", n.id, code, out)
 	}
-}
-
-// command runs tidal and returns all that it prints, and its exit code.
-func (c *cluster) command(t *testing.T, args ...string) (string, int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(t), args...)
-	cmd.Env, cmd.SysProcAttr = append(cleanEnv(), "TIDAL_CONFIG="+filepath.Join(c.dir, "none.toml")), dieWithUs()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
-		t.Fatalf("tidal %v: %v", args, err)
-	}
-	return out.String(), cmd.ProcessState.ExitCode()
 }
 
 // ends starts a process that must end at once.
@@ -280,7 +263,7 @@ func TestWrongDisks(t *testing.T) {
 		return err
 	})
 	eventually(t, 60*time.Second, func() error {
-		if out, code := c.command(t, "node", "replace", "n3", "--yes", "--endpoint", "http://"+c.nodes[0].listen); code != 0 {
+		if code, out := c.tidal(t, c.asAdminAt(c.nodes[:1], "node", "replace", "n3", "--yes")...); code != 0 {
 			return fmt.Errorf("exit %d: %s", code, out)
 		}
 		return nil
@@ -368,12 +351,12 @@ func TestWrongAuthority(t *testing.T) {
 	third := c.nodes[2]
 	third.kill()
 	other := filepath.Join(c.dir, "other")
-	if out, code := c.command(t, "certs", "gen", "--dir", other, "--cluster", "test", "--node", "n3=127.0.0.1"); code != 0 {
+	if code, out := c.tidal(t, "certs", "gen", "--dir", other, "--cluster", "test", "--node", "n3=127.0.0.1"); code != 0 {
 		t.Fatalf("certs gen: %d: %s", code, out)
 	}
 	good, err := os.ReadFile(third.config)
 	if err == nil {
-		err = os.WriteFile(third.config, bytes.ReplaceAll(good, []byte(filepath.Join(c.dir, "certs")), []byte(other)), 0o600)
+		err = os.WriteFile(third.config, bytes.ReplaceAll(good, []byte(c.certs()), []byte(other)), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -385,12 +368,10 @@ func TestWrongAuthority(t *testing.T) {
 		return toldOf(c.nodes[0], bytes.NewReader(a.body), "n3", reason)
 	})
 	eventually(t, 60*time.Second, func() error {
-		for who, args := range map[string][]string{
-			"n1": {"--endpoint", "https://" + c.nodes[0].listen, "--ca", filepath.Join(c.dir, "certs", "bundle.crt"), "--cert", filepath.Join(c.dir, "certs", "clients", "admin", "tls.crt"), "--key", filepath.Join(c.dir, "certs", "clients", "admin", "tls.key")},
-			"n3": {"--endpoint", "https://" + third.listen, "--ca", filepath.Join(other, "bundle.crt"), "--cert", filepath.Join(other, "clients", "admin", "tls.crt"), "--key", filepath.Join(other, "clients", "admin", "tls.key")},
-		} {
-			if out, code := c.command(t, append([]string{"status"}, args...)...); code != 10 || !strings.Contains(out, reason) || !strings.Contains(out, "tidal certs") {
-				return fmt.Errorf("tidal status of %s ends with %d:\n%s", who, code, out)
+		for n, certs := range map[*node]string{c.nodes[0]: c.certs(), third: other} {
+			args := append([]string{"status", "--endpoint", "https://" + n.listen}, asClient(certs, "admin")...)
+			if code, out := c.tidal(t, args...); code != 10 || !strings.Contains(out, reason) || !strings.Contains(out, "tidal certs") {
+				return fmt.Errorf("tidal status of %s ends with %d:\n%s", n.id, code, out)
 			}
 		}
 		return nil

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -46,17 +45,7 @@ func genCerts(t *testing.T) (dir string, client *tls.Config) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	bundle, err := os.ReadFile(filepath.Join(dir, "bundle.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "clients/admin/tls.crt"), filepath.Join(dir, "clients/admin/tls.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}}
+	return dir, adminTLS(t, dir)
 }
 
 // launchForeign runs a server until the test ends.

@@ -130,20 +130,12 @@ type rolled struct {
 
 func (o rolled) String() string { return fmt.Sprintf("%s%s", o.stderr, o.stdout) }
 
-// rollCmd makes a command of tidal that talks to the cluster's last node first.
+// rollCmd makes a `tidal roll` that talks to the cluster's last node first.
 func (c *cluster) rollCmd(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	args = append([]string{"roll"}, args...)
-	for i := range c.nodes {
-		args = append(args, "--endpoint", c.targets()[len(c.nodes)-1-i].base)
-	}
-	admin := filepath.Join(c.dir, "certs", "clients", "admin")
-	args = append(args, "--ca", filepath.Join(c.dir, "certs", "bundle.crt"),
-		"--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))
-	cmd := exec.Command(binary(t), args...)
-	cmd.Env = append(cleanEnv(), "HOME="+c.dir)
-	cmd.SysProcAttr = dieWithUs()
-	return cmd
+	lastFirst := slices.Clone(c.nodes)
+	slices.Reverse(lastFirst)
+	return c.command(t, c.asAdminAt(lastFirst, append([]string{"roll"}, args...)...)...)
 }
 
 // roll runs `tidal roll` with arguments to its end.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,10 +32,9 @@ func (c *cluster) trusted(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for i, n := range c.nodes {
-		a := c.must(t, i, http.MethodGet, "/cluster/status/local", "", nil)
-		var s api.LocalStatus
-		if err := json.Unmarshal(a.body, &s); err != nil || s.Certificates == nil {
-			t.Fatalf("status: %v: %s", err, a.body)
+		s := c.local(t, i)
+		if s.Certificates == nil {
+			t.Fatalf("%s tells no certificate", n.id)
 		}
 		var roots []string
 		for _, r := range s.Certificates.Roots {
@@ -96,8 +94,7 @@ func (c *cluster) rotateKilled(t *testing.T) {
 	t.Helper()
 	order := []string{api.RotateTrust, api.RotateIssue, api.RotateSoak, api.RotateDrop}
 	for k, phase := range order {
-		cmd := exec.Command(binary(t), c.asAdmin("certs", "rotate", "--dir", c.certs())...)
-		cmd.Env = cleanEnv()
+		cmd := c.command(t, c.asAdmin("certs", "rotate", "--dir", c.certs())...)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Start(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"sort"
@@ -199,16 +198,7 @@ func (x *terminal) ends(code int) {
 // topArgs is a command line of tidal top for a cluster.
 func (c *cluster) topArgs(t *testing.T, more ...string) []string {
 	t.Helper()
-	args := []string{binary(t), "top"}
-	for _, n := range c.nodes {
-		args = append(args, "--endpoint", c.scheme()+n.listen)
-	}
-	if !c.o.plain {
-		dir := filepath.Join(c.dir, "certs")
-		admin := filepath.Join(dir, "clients", "admin")
-		args = append(args, "--ca", filepath.Join(dir, "bundle.crt"), "--cert", filepath.Join(admin, "tls.crt"), "--key", filepath.Join(admin, "tls.key"))
-	}
-	return append(args, more...)
+	return append(c.asAdmin(binary(t), "top"), more...)
 }
 
 // soon is how much later than the cluster a screen may know something. Where others
