@@ -30,7 +30,7 @@ func program(t *testing.T, name, untried string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("%s is not installed: %s was not tried", name, untried)
+		t.Skipf("needs %s, which is not installed: %s was not tried", name, untried)
 	}
 	return path
 }

@@ -12,10 +12,7 @@ import (
 
 // TestOpenSSLAgrees has another implementation judge what Gen makes.
 func TestOpenSSLAgrees(t *testing.T) {
-	openssl, err := exec.LookPath("openssl")
-	if err != nil {
-		t.Skip("openssl is not installed: its judgement of the certificates was not asked for")
-	}
+	openssl := program(t, "openssl", "its judgement of the certificates")
 	pods, err := pki.StatefulSet{Name: "tidal", Service: "tidal-peers", Namespace: "tidal-cluster", Nodes: 3}.Expand()
 	if err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func TestExecWords(t *testing.T) {
 // host names; an answer that is no 2xx is a failure.
 func TestFlyPreset(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not here")
+		t.Skip("needs curl, which is not installed")
 	}
 	got := make(chan string, 2)
 	var asked atomic.Int64

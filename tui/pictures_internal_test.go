@@ -37,7 +37,7 @@ func write(ctx context.Context, src *client.Client, table string, n int) {
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("TIDAL_PICTURES")
 	if dir == "" {
-		t.Skip("needs a cluster: make pictures")
+		t.Skip("on demand: make pictures")
 	}
 	var dev struct {
 		Nodes []struct {

@@ -32,7 +32,7 @@ func TestTmuxScreens(t *testing.T) {
 		t.Skip("starts processes: not with -short")
 	}
 	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("there is no tmux here: apt-get install tmux")
+		t.Skip("needs tmux, which is not installed")
 	}
 	x := startTmux(t)
 	for look := range goldenLooks() {

@@ -12,7 +12,7 @@ import (
 // as it is printed, in one shell.
 func TestPages(t *testing.T) {
 	if testing.Short() || os.Getenv("TIDAL_PAGES") == "" {
-		t.Skip("make pages runs the commands of the pages")
+		t.Skip("on demand: make pages")
 	}
 	program, err := exec.LookPath("tidal")
 	if err != nil {

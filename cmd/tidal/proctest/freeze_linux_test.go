@@ -13,14 +13,8 @@ import (
 // FAILOVER_RUNS, and needs root for a file system of its own.
 func TestFreezeDisk(t *testing.T) {
 	runs(t, "FAILOVER_RUNS", 0)
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount and freeze a file system")
-	}
-	for _, tool := range []string{"mkfs.ext4", "fsfreeze", "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s: %v", tool, err)
-		}
-	}
+	needRoot(t)
+	need(t, "mkfs.ext4", "fsfreeze", "mount", "umount")
 	c, tables := newFailover(t, func(c *cluster) {
 		for _, n := range c.nodes {
 			c.mountDisk(t, n)

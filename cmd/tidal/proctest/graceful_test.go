@@ -109,22 +109,6 @@ func control(t *testing.T, o gracefulOptions) {
 	}
 }
 
-// runs reads how often to run; 0 skips the test.
-func runs(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	n := otherwise
-	if v := os.Getenv(name); v != "" {
-		var err error
-		if n, err = strconv.Atoi(v); err != nil {
-			t.Fatalf("%s=%q: want a number", name, v)
-		}
-	}
-	if n == 0 {
-		t.Skipf("set %s=N to run it N times", name)
-	}
-	return n
-}
-
 // demandGraceful fails the test for whatever a client could have noticed.
 func demandGraceful(t *testing.T, g gracefulResult) {
 	t.Helper()

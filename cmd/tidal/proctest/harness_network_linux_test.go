@@ -22,10 +22,8 @@ const nodePort = "8433"
 // newNetwork makes a network of its own until the test ends. It needs root.
 func newNetwork(t *testing.T, nodes int) *network {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-	needTools(t, "ip", "nsenter", "sh")
+	needRoot(t)
+	need(t, "ip", "nsenter", "sh")
 	pid := os.Getpid()
 	w := &network{bridge: fmt.Sprintf("td%d", pid)}
 	subnet := fmt.Sprintf("10.213.%d", pid%256)
@@ -44,16 +42,6 @@ func newNetwork(t *testing.T, nodes int) *network {
 		}
 	}
 	return w
-}
-
-// needTools skips the test if a program is not there.
-func needTools(t *testing.T, names ...string) {
-	t.Helper()
-	for _, tool := range names {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s: %v", tool, err)
-		}
-	}
 }
 
 func (w *network) remove() {

@@ -24,7 +24,7 @@ func foreign(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("TIDAL_INTEROP")
 	if dir == "" {
-		t.Skip("set TIDAL_INTEROP to a folder with etcd and nats-server; make interop builds them")
+		t.Skip("on demand: make interop")
 	}
 	path, err := filepath.Abs(filepath.Join(dir, name))
 	if err == nil {

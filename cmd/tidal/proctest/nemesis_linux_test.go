@@ -95,13 +95,6 @@ func nemesisFor(t *testing.T) time.Duration {
 	return d
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces and file systems")
-	}
-}
-
 // nemesis is a cluster with clients on it, and what is done to it.
 type nemesis struct {
 	*cluster
@@ -134,7 +127,7 @@ func newNemesis(t *testing.T, faults string) *nemesis {
 	apart := os.Geteuid() == 0
 	k := &nemesis{t: t, cluster: newCluster(t, clusterOptions{nodes: nemesisNodes, apart: apart, faults: faults})}
 	if apart {
-		needTools(t, "mkfs.ext4", "fsfreeze", "mount", "umount", "strace")
+		need(t, "mkfs.ext4", "fsfreeze", "mount", "umount", "strace")
 		for _, n := range k.nodes {
 			k.mountDisk(t, n)
 		}

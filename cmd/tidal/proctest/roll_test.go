@@ -210,9 +210,7 @@ func (c *cluster) begin(t *testing.T, text string, args ...string) *exec.Cmd {
 // The first is killed: its node takes its tables back, and another goes on once it
 // is silent. One that slept meanwhile finds its word worth nothing.
 func TestRollOperators(t *testing.T) {
-	if os.Getenv("ROLL_OPERATORS") == "" {
-		t.Skip("set ROLL_OPERATORS=1: it takes minutes")
-	}
+	onDemand(t, "ROLL_OPERATORS", "rolltrouble")
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
@@ -271,9 +269,7 @@ func TestRollOperators(t *testing.T) {
 // other; a quorum that would not survive blocks it by name; a plan that was saved
 // is refused when the cluster has changed.
 func TestRollPauses(t *testing.T) {
-	if os.Getenv("ROLL_PAUSES") == "" {
-		t.Skip("set ROLL_PAUSES=1: it takes a minute")
-	}
+	onDemand(t, "ROLL_PAUSES", "rolltrouble")
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
@@ -325,9 +321,7 @@ func TestRollPauses(t *testing.T) {
 // TestRollExec rolls by a command that ends the process, with a supervisor that
 // starts it again, under clients behind a load balancer.
 func TestRollExec(t *testing.T) {
-	if os.Getenv("ROLL_PAUSES") == "" {
-		t.Skip("set ROLL_PAUSES=1: it takes a minute")
-	}
+	onDemand(t, "ROLL_PAUSES", "rolltrouble")
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,9 +26,7 @@ const (
 // cost little memory, and a normal client is served as if they were not there.
 // server.TestDrips is its short form.
 func TestSlowClients(t *testing.T) {
-	if os.Getenv("TIDAL_SLOWCLIENTS") == "" {
-		t.Skip("takes a minute and thousands of connections: TIDAL_SLOWCLIENTS=1")
-	}
+	onDemand(t, "TIDAL_SLOWCLIENTS", "slowclients")
 	c := newCluster(t, clusterOptions{nodes: 1})
 	n := c.nodes[0]
 	c.startAll(t)

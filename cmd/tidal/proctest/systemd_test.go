@@ -12,10 +12,7 @@ import (
 // TestSystemdUnits has systemd read the units of the examples.
 func TestSystemdUnits(t *testing.T) {
 	t.Parallel()
-	verify, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not here: apt-get install systemd")
-	}
+	need(t, "systemd-analyze")
 	dir := t.TempDir()
 	for _, unit := range []string{"tidal.service", "tidal.socket"} {
 		b, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "systemd", unit))
@@ -27,7 +24,7 @@ func TestSystemdUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(verify, "verify", filepath.Join(dir, "tidal.service"), filepath.Join(dir, "tidal.socket"))
+	cmd := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "tidal.service"), filepath.Join(dir, "tidal.socket"))
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
@@ -38,10 +35,7 @@ func TestSystemdUnits(t *testing.T) {
 // who connects before the node is there waits for it.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
-	activate, err := exec.LookPath("systemd-socket-activate")
-	if err != nil {
-		t.Skip("systemd-socket-activate is not here: apt-get install systemd")
-	}
+	need(t, "systemd-socket-activate")
 	c := newCluster(t, clusterOptions{plain: true})
 	n := c.nodes[0]
 	log, err := os.Create(n.logFile)
@@ -49,7 +43,7 @@ func TestSocketActivation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(activate, "-l", n.listen, binary(t), "serve", "--config", n.config)
+	cmd := exec.Command("systemd-socket-activate", "-l", n.listen, binary(t), "serve", "--config", n.config)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = cleanEnv(), log, log, dieWithUs()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

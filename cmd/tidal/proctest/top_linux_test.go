@@ -400,9 +400,7 @@ func (c *cluster) rollUnder(t *testing.T, x *terminal) {
 
 // TestTopRolls starts, pauses and resumes a roll from the screen, and leaves it.
 func TestTopRolls(t *testing.T) {
-	if os.Getenv("TIDAL_TOP") == "" {
-		t.Skip("takes a minute: make top")
-	}
+	onDemand(t, "TIDAL_TOP", "top")
 	c := newCluster(t, clusterOptions{})
 	c.startAll(t)
 	c.createTables(t, 6)

@@ -1,7 +1,6 @@
 package proctest_test
 
 import (
-	"os"
 	"testing"
 	"time"
 )
@@ -17,9 +16,7 @@ const (
 
 // TestTopCost measures what it costs to look at 10,000 tables, sorted by what changes.
 func TestTopCost(t *testing.T) {
-	if os.Getenv("TIDAL_TOP_COST") == "" {
-		t.Skip("takes minutes: make topcost")
-	}
+	onDemand(t, "TIDAL_TOP_COST", "topcost")
 	c := newCluster(t, clusterOptions{plain: true})
 	c.startAll(t)
 	c.createMany(t, idleTables)

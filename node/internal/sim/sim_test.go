@@ -93,7 +93,7 @@ func runSeeds(t *testing.T, short string, reshape bool) (sum sim.Report) {
 func TestSeed(t *testing.T) {
 	text := os.Getenv("TIDAL_SIM_SEED")
 	if text == "" {
-		t.Skip("TIDAL_SIM_SEED names no seed")
+		t.Skip("on demand: TIDAL_SIM_SEED=N replays it")
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
