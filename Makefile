@@ -12,6 +12,7 @@ export HOME := $(or $(HOME),$(CURDIR)/.home)
 TOOLS    = $(GO) tool -modfile=.ci/tools/go.mod
 BUILD    = CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-X main.stamped=$(VERSION)'
 PROCTEST = tidal/cmd/tidal/proctest
+TESTED   = $(GO) run ./.ci/tested $(GO)
 
 .PHONY: help build demo test check lint bench sim graceful failover controls idle ready gap planned top topcost roll rolltrouble interop rotate clean torn figures release-check nemesis slowclients
 
@@ -58,8 +59,8 @@ demo: build
 test:
 	@race=; if .ci/has-cc "$$($(GO) env CC)"; then race=-race; \
 	else echo 'no C compiler works here: testing without the race detector'; fi; \
-	$(GO) test $$race -timeout 10m $$($(GO) list -f '{{if ne .ImportPath "$(PROCTEST)"}}{{.ImportPath}}{{end}}' ./...)
-	CGO_ENABLED=0 $(GO) test -timeout 10m -parallel 4 $(PROCTEST)
+	$(TESTED) $$race -timeout 10m $$($(GO) list -f '{{if ne .ImportPath "$(PROCTEST)"}}{{.ImportPath}}{{end}}' ./...)
+	CGO_ENABLED=0 $(TESTED) -timeout 10m -parallel 4 $(PROCTEST)
 
 # Without cgo, as in a release: so everything here shares what is compiled.
 check lint: export CGO_ENABLED = 0
