@@ -1,7 +1,6 @@
 package proctest_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"tidal/node/api"
 )
 
 // What a failover run demands.
@@ -175,12 +172,8 @@ func (c *cluster) ownsMost(t *testing.T, tables []string) int {
 	t.Helper()
 	count := make([]int, len(c.nodes))
 	for _, name := range tables {
-		var table api.Table
-		a := c.must(t, 0, http.MethodGet, "/v1/tables/"+name, "", nil)
-		if err := json.Unmarshal(a.body, &table); err != nil {
-			t.Fatal(err)
-		}
-		if i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.id == table.Owner }); i >= 0 {
+		owner := c.table(t, 0, name).Owner
+		if i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.id == owner }); i >= 0 {
 			count[i]++
 		}
 	}

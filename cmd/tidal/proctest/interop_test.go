@@ -67,6 +67,20 @@ func launchForeign(t *testing.T, name string, args ...string) {
 	})
 }
 
+// postEtcd asks one of the JSON services of etcd.
+func postEtcd(tr *http.Transport, url, body string) ([]byte, error) {
+	res, err := (&http.Client{Transport: tr, Timeout: 5 * time.Second}).Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d %s", res.StatusCode, b)
+	}
+	return b, err
+}
+
 // TestEtcdTakesOurCertificates runs three etcd members on certificates of `certs
 // gen`, with mutual TLS between them and for clients, as docs/certificates.md shows.
 func TestEtcdTakesOurCertificates(t *testing.T) {
@@ -90,16 +104,7 @@ func TestEtcdTakesOurCertificates(t *testing.T) {
 	post := func(i int, path, body string) ([]byte, error) {
 		tr := transport(client)
 		defer tr.CloseIdleConnections()
-		res, err := (&http.Client{Transport: tr, Timeout: 5 * time.Second}).Post("https://"+ports[i]+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		b, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err == nil && res.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%d %s", res.StatusCode, b)
-		}
-		return b, err
+		return postEtcd(tr, "https://"+ports[i]+path, body)
 	}
 	key, value := base64.StdEncoding.EncodeToString([]byte("k")), base64.StdEncoding.EncodeToString([]byte("v"))
 	for i := range ids {

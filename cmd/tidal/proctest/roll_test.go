@@ -61,12 +61,7 @@ func rollRun(t *testing.T) rollResult {
 	c := newCluster(t, clusterOptions{nodes: runs(t, "ROLL_NODES", 3)})
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
-	f := launchLoyal(t, c.targets(), tables, 0)
-	for i := range rollWriters {
-		w := &writer{f: f, id: i, table: tables[i%len(tables)], every: time.Second / rollPace}
-		f.writers = append(f.writers, w)
-		f.wg.Go(func() { w.keep(i % len(c.nodes)) })
-	}
+	f := launchKeeping(t, c.targets(), tables)
 	pause(1500 * time.Millisecond)
 	began := time.Since(f.began)
 	out := c.roll(t, "--yes", "--settle", "300ms", "-o", "json")
@@ -102,6 +97,18 @@ func rollRun(t *testing.T) rollResult {
 		return list[len(list)*99/100].Round(10 * time.Microsecond)
 	}
 	return rollResult{r.longest.took.Round(time.Millisecond), p99(took[0]), p99(took[1])}
+}
+
+// launchKeeping starts the writers of a roll.
+func launchKeeping(t *testing.T, targets []target, tables []string) *fleet {
+	t.Helper()
+	f := launchLoyal(t, targets, tables, 0)
+	for i := range rollWriters {
+		w := &writer{f: f, id: i, table: tables[i%len(tables)], every: time.Second / rollPace}
+		f.writers = append(f.writers, w)
+		f.wg.Go(func() { w.keep(i % len(targets)) })
+	}
+	return f
 }
 
 // keep writes to one node at a fixed pace until the fleet stops.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -127,17 +126,7 @@ func (e *etcds) rest(id string, on bool) {
 }
 
 func (e *etcds) post(i int, path, body string) ([]byte, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Post("http://"+e.ports[i]+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(res.Body)
-	_ = res.Body.Close()
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%d %s", res.StatusCode, b)
-	}
-	return b, err
+	return postEtcd(&http.Transport{DisableKeepAlives: true}, "http://"+e.ports[i]+path, body)
 }
 
 // leader is the member that leads.

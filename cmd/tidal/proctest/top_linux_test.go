@@ -65,8 +65,9 @@ func openTerminal(t *testing.T, env []string, args ...string) *terminal {
 	}
 	x := &terminal{t: t, master: master, slave: slave, before: termios(t, slave)}
 	x.cmd = exec.Command(args[0], args[1:]...)
-	x.cmd.Env = append(append(cleanEnv(), "TERM=xterm-256color", "LANG=C.UTF-8", "CI="), env...)
-	x.cmd.Env = without(x.cmd.Env, "CI=")
+	// Where CI is set, nothing is taken for a terminal.
+	noCI := slices.DeleteFunc(cleanEnv(), func(kv string) bool { return strings.HasPrefix(kv, "CI=") })
+	x.cmd.Env = append(append(noCI, "TERM=xterm-256color", "LANG=C.UTF-8"), env...)
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
 	x.cmd.SysProcAttr = dieWithUs()
 	x.cmd.SysProcAttr.Setsid, x.cmd.SysProcAttr.Setctty = true, true
@@ -92,16 +93,6 @@ func openTerminal(t *testing.T, env []string, args ...string) *terminal {
 		_ = x.master.Close()
 	})
 	return x
-}
-
-func without(env []string, prefix string) []string {
-	var out []string
-	for _, kv := range env {
-		if !strings.HasPrefix(kv, prefix) {
-			out = append(out, kv)
-		}
-	}
-	return out
 }
 
 func termios(t *testing.T, f *os.File) unix.Termios {

@@ -73,12 +73,7 @@ func upgradeRun(t *testing.T) {
 	}
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
-	f := launchLoyal(t, c.targets(), tables, 0)
-	for i := range rollWriters {
-		w := &writer{f: f, id: i, table: tables[i%len(tables)], every: time.Second / rollPace}
-		f.writers = append(f.writers, w)
-		f.wg.Go(func() { w.keep(i % len(c.nodes)) })
-	}
+	f := launchKeeping(t, c.targets(), tables)
 	pause(1500 * time.Millisecond)
 	c.upgrades(t, b)
 	lasted := time.Since(f.began)
@@ -161,17 +156,9 @@ func (c *cluster) noWayBack(t *testing.T) {
 	if err := n.stop(30 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	for name, of := range map[string][2]string{"a": {versionA, levelsA}, "too new": {"proctest-release-D", "3-4"}} {
+	for _, of := range [][2]string{{versionA, levelsA}, {"proctest-release-D", "3-4"}} { // too old, and too new
 		release(t, n.program, of[0], of[1])
-		n.start(t, "")
-		select {
-		case <-n.gone:
-		case <-time.After(20 * time.Second):
-			t.Fatalf("release %s runs on", name)
-		}
-		if code := n.cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(n.tail(5), "and the cluster is at level 2") {
-			t.Errorf("release %s: exit %d\n%s", name, code, n.tail(5))
-		}
+		ends(t, n, 3, "and the cluster is at level 2")
 	}
 	release(t, n.program, versionC, levelsC) // which speaks it
 	n.start(t, "")
