@@ -34,27 +34,10 @@ func (c *cluster) onTmpfs(t *testing.T, n *node, bytes int) string {
 	return dir
 }
 
-// leave writes a file until only so many bytes are left in its folder.
-func leave(t *testing.T, file string, left uint64) {
+// leave makes a file so large that only so many bytes are left in its folder.
+func leave(t *testing.T, file string, left int64) {
 	t.Helper()
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for block := make([]byte, 1<<20); ; {
-		var s syscall.Statfs_t
-		if err := syscall.Statfs(filepath.Dir(file), &s); err != nil {
-			t.Fatal(err)
-		}
-		free := s.Bavail * uint64(s.Bsize)
-		if free <= left {
-			break
-		}
-		if _, err := f.Write(block[:min(uint64(len(block)), free-left)]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(); err != nil {
+	if err := fill(file, left); err != nil {
 		t.Fatal(err)
 	}
 }
