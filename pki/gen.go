@@ -109,18 +109,11 @@ type leaf struct {
 
 func (l leaf) isNode() bool { return l.id.Node != "" }
 
-func (l leaf) name() string { return ownedBy(l.id).name }
-
-func (l leaf) kind() string {
-	if l.isNode() {
-		return "node"
-	}
-	return "client"
-}
+func (l leaf) kind() string   { return ownedBy(l.id).kind }
+func (l leaf) name() string   { return ownedBy(l.id).name }
+func (l leaf) folder() string { return ownedBy(l.id).folder() }
 
 func (l leaf) String() string { return l.kind() + " " + l.name() }
-
-func (l leaf) folder() string { return ownedBy(l.id).folder() }
 
 // commonName is for people only. A client's holds characters that no host name
 // has: OpenSSL takes a dotted common name for one where there is no other.

@@ -91,7 +91,10 @@ func (k *Keypair) load(now time.Time) error {
 		if m.cert, m.chain, err = loadPair(k.files, m.roots, now, k.uses()); err != nil {
 			return err
 		}
-		if err := k.check(m.cert.Leaf); err != nil {
+		if err = k.checkIdentity(m.cert.Leaf); err != nil {
+			return err
+		}
+		if err = k.checkDialled(m.cert.Leaf); err != nil {
 			return err
 		}
 	}
@@ -123,13 +126,6 @@ func (k *Keypair) checkIdentity(leaf *x509.Certificate) error {
 		return badFile(k.files.Cert, "take the certificate that was made for it", "the certificate is %s, and %s is wanted", id, want)
 	}
 	return nil
-}
-
-func (k *Keypair) check(leaf *x509.Certificate) error {
-	if err := k.checkIdentity(leaf); err != nil {
-		return err
-	}
-	return k.checkDialled(leaf)
 }
 
 func (k *Keypair) checkDialled(leaf *x509.Certificate) error {
@@ -229,7 +225,7 @@ func (k *Keypair) Names(cs *tls.ConnectionState, node string) error {
 	if err != nil {
 		return err
 	}
-	if node != "" && got != node && got != AnyNode {
+	if node != "" && !(Identity{Node: got}).speaksFor(node) {
 		return fmt.Errorf("the certificate names node %s, and node %s is wanted", got, node)
 	}
 	return k.Revoked(cs)
