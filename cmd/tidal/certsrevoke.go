@@ -150,7 +150,7 @@ func signs(what string) error {
 
 // awaitRefused waits until every live node refuses a certificate.
 func awaitRefused(ctx context.Context, cl *client.Client, serial string) error {
-	behind := []string{"-"}
+	behind := []string{"the node that was asked"}
 	for end := time.Now().Add(revokeMost); ; {
 		list, err := cl.Revoked(ctx)
 		if err != nil {
@@ -166,8 +166,8 @@ func awaitRefused(ctx context.Context, cl *client.Client, serial string) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return withHint(withCode(exitNotReady, fmt.Errorf("it is decided, and not known to be refused yet by node %s", strings.Join(behind, ", "))),
-				"it will be as soon as that node hears of it; run this again to see")
+			return withHint(withCode(exitNotReady, fmt.Errorf("it is decided, and not known to be refused yet by %s", strings.Join(behind, ", "))),
+				"it will be as soon as they hear of it; run this again to see")
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -177,7 +177,7 @@ func awaitRefused(ctx context.Context, cl *client.Client, serial string) error {
 	}
 }
 
-// refusingLess returns the live nodes that refuse fewer certificates.
+// refusingLess returns the live nodes that refuse fewer certificates than so many.
 func refusingLess(ctx context.Context, cl *client.Client, than int) ([]string, error) {
 	nodes, err := cl.Nodes(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func refusingLess(ctx context.Context, cl *client.Client, than int) ([]string, e
 	var behind []string
 	for _, n := range nodes {
 		if n.Live && (n.Certificates == nil || n.Certificates.Revoked < uint64(than)) {
-			behind = append(behind, n.Node)
+			behind = append(behind, "node "+n.Node)
 		}
 	}
 	return behind, nil
