@@ -127,6 +127,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	select {
 	case err = <-ended:
 	case err = <-n.fatal:
+		n.enter(ready.Stop) // the last that the log says, but for the error
 		// The loop may hang in a database that failed, and must: what it would do
 		// next rests on what was lost. The process ends around it.
 		stop(err)
