@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"tidal/node/api"
@@ -41,10 +42,29 @@ func (e *RestartError) Close() error { return errors.Join(e.Port.Close(), e.Lock
 
 // restart is a restart in place that was ordered.
 type restart struct {
-	wanted chan string   // the binary to run, "" for the one at its path; capacity 1
-	port   *os.File      // once the node takes no more connections
-	shut   time.Time     // since when
-	late   chan struct{} // closed when closing has taken too long
+	wanted  chan string            // the binary to run, "" for the one at its path; capacity 1
+	ordered atomic.Pointer[string] // the same, until the node goes on instead; nil: none is
+	port    *os.File               // once the node takes no more connections
+	shut    time.Time              // since when
+	late    chan struct{}          // closed when closing has taken too long
+}
+
+// order has the node restart. While it is going to, the same order changes nothing, and
+// one for another binary is refused: it would not be obeyed.
+func (r *restart) order(binary string) error {
+	for {
+		if r.ordered.CompareAndSwap(nil, &binary) {
+			r.wanted <- binary // there is room: the last one was taken before ordered was nil again
+			return nil
+		}
+		switch now := r.ordered.Load(); {
+		case now == nil: // the node goes on, since a moment
+		case *now == binary:
+			return nil
+		default:
+			return &api.Error{Code: api.CodeNotReady, Message: "the node is going to restart with another binary", RetryAfter: time.Second}
+		}
+	}
 }
 
 // orderRestart begins a restart in place, unless what would run fails its check.
@@ -70,11 +90,10 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 			return err
 		}
 	}
-	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By, "roll", o.Roll, "epoch", o.Epoch, "binary", o.Binary)
-	select {
-	case n.restart.wanted <- o.Binary:
-	default: // it was ordered before
+	if err := n.restart.order(o.Binary); err != nil {
+		return err
 	}
+	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By, "roll", o.Roll, "epoch", o.Epoch, "binary", o.Binary)
 	return nil
 }
 
@@ -130,6 +149,7 @@ func (n *node) install(binary string) error {
 
 // stay goes on serving after a drain that led nowhere.
 func (n *node) stay() {
+	n.restart.ordered.Store(nil)
 	n.cluster.Stay()
 	n.enter(ready.Serving)
 	n.notice(NoticeReady)
@@ -188,7 +208,7 @@ func (n *node) closeWeb(ctx context.Context, web *http.Server) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		n.await(ctx, closeBudget, n.server.Idle)
+		n.await(idle, closeBudget, n.server.Idle)
 	}()
 	if err := web.Shutdown(idle); err != nil && !n.server.Idle(silence) {
 		n.log.WarnContext(ctx, "requests were still in flight at the end", "error", err)
