@@ -3,6 +3,7 @@ package table
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,10 +105,18 @@ func (l *lifetime) clear() {
 	l.grow(-l.bytes.Load())
 }
 
+// A map keeps the room of what it once held. It is made anew when an idsPart of that
+// is left, if it was worth it: the loop waits for that.
+const (
+	idsPart  = 8
+	idsLeast = 1024
+)
+
 // ids are the requests that are remembered: the entry that answered each. Only
 // the loop changes it; others may look whether one is there.
 type ids struct {
-	mu struct {
+	peak int // most that known has held since it was made; the loop's own
+	mu   struct {
 		sync.RWMutex
 		known map[api.RequestID]uint64
 	}
@@ -124,12 +133,25 @@ func (i *ids) add(id api.RequestID, index uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.mu.known[id] = index
+	i.peak = max(i.peak, len(i.mu.known))
 }
 
 func (i *ids) remove(id api.RequestID) {
 	i.mu.Lock()
-	defer i.mu.Unlock()
 	delete(i.mu.known, id)
+	left := len(i.mu.known)
+	i.mu.Unlock()
+	if i.peak > idsLeast && left < i.peak/idsPart {
+		known := make(map[api.RequestID]uint64, left) // maps.Clone may keep the room
+		maps.Copy(known, i.mu.known)                  // nobody else changes it
+		i.replace(known)
+	}
+}
+
+func (i *ids) replace(known map[api.RequestID]uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.mu.known, i.peak = known, len(known)
 }
 
 // some reports whether any is remembered.
@@ -139,13 +161,8 @@ func (i *ids) some() bool {
 	return len(i.mu.known) > 0
 }
 
-// clear forgets all. The map is made anew: one that has held a million ids keeps
-// their room.
-func (i *ids) clear() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.mu.known = map[api.RequestID]uint64{}
-}
+// clear forgets all.
+func (i *ids) clear() { i.replace(map[api.RequestID]uint64{}) }
 
 // life returns the lifetime of ids that are keyed, or of those that are not.
 func (m *Machine) life(keyed bool) *lifetime { //nolint:revive // keyed is data, not a mode

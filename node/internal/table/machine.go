@@ -215,8 +215,8 @@ func (m *Machine) Bound(made, keyed int64) {
 
 // Join counts what the answers take in a node's budget too, until Leave.
 func (m *Machine) Join(b *Budget) {
-	for keyed, l := range map[bool]*lifetime{false: &m.made, true: &m.keyed} {
-		l.share = b.of(keyed)
+	m.made.share, m.keyed.share = &b.made, &b.keyed
+	for _, l := range []*lifetime{&m.made, &m.keyed} {
 		l.share.used.Add(l.bytes.Load())
 	}
 }
