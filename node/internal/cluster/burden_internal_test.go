@@ -35,18 +35,18 @@ func TestSpentNodes(t *testing.T) {
 		}
 	}
 	expect("nobody says anything", "", "", "")
-	c.burdens.heard("b", burden{made: true})
+	c.burdens.heard("b", burden{made: true}, false)
 	expect("b", "b", "", "")
-	c.burdens.heard("b", burden{keyed: true})
+	c.burdens.heard("b", burden{keyed: true}, false)
 	expect("b of keys", "", "b", "")
-	c.burdens.heard("c", burden{made: true})
+	c.burdens.heard("c", burden{made: true}, false)
 	expect("c too", "", "b", "c")
 	net.nodes["b"] = time.Now().Add(-time.Second)
 	expect("b is away", "", "", "c")
 	net.nodes["b"] = time.Now()
-	c.burdens.heard("b", burden{})
+	c.burdens.heard("b", burden{}, true)
 	expect("b has room", "", "", "c")
-	c.burdens.heard("c", burden{})
+	c.burdens.heard("c", burden{}, true)
 	if c.burdens.any.Load() {
 		t.Error("all have room, and somebody has not")
 	}

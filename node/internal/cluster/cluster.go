@@ -119,15 +119,15 @@ type Cluster struct {
 	metaNow atomic.Pointer[rafthost.State]
 	gauge   rafthost.Gauge // of the meta group
 	changed signal
-	drain   atomic.Bool   // this node stops, or a claim on its drain lasts
-	left    atomic.Bool   // the lease is withdrawn: there will be no other
-	claims  claims        // of operators, on the drain
-	exits   chan struct{} // capacity 1: held while a node is let go
-	asked   asked         // who asks to be let go, at the meta leader
-	rolls   heardRolls    // when the holder of the roll's lock was heard, at the meta leader
-	room    room          // whose disks are full
-	burdens burdens       // who remembers as many answers as it may
-	fences  fences        // whose replicas are fenced
+	drain   atomic.Bool         // this node stops, or a claim on its drain lasts
+	left    atomic.Bool         // the lease is withdrawn: there will be no other
+	claims  claims              // of operators, on the drain
+	exits   chan struct{}       // capacity 1: held while a node is let go
+	asked   asked               // who asks to be let go, at the meta leader
+	rolls   heardRolls          // when the holder of the roll's lock was heard, at the meta leader
+	room    room                // whose disks are full
+	burdens said[burden]        // who remembers as many answers as it may
+	unsound said[[]api.TableID] // whose replicas of which tables are fenced
 
 	leveled uint64 // that Leveled was told; Open's, and then keep's own
 

@@ -132,7 +132,7 @@ func (c *Cluster) mayOwn(t *wire.Table, node string) error {
 	default:
 		return nil
 	}
-	return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("node %s cannot own table %s: it %s", node, t.Name, why)}
+	return conflict("node %s cannot own table %s: it %s", node, t.Name, why)
 }
 
 // handTable asks the table's owner to give it away, and waits until another one is
@@ -148,7 +148,7 @@ func (c *Cluster) handTable(ctx context.Context, t *wire.Table, w *wire.HandOver
 			return noTable(t.Name)
 		case route.Owner == "" || route.Owner == told:
 		case told != "" && w.To != "" && route.Owner != w.To:
-			return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("table %s went to node %s, and not to node %s", t.Name, route.Owner, w.To)}
+			return conflict("table %s went to node %s, and not to node %s", t.Name, route.Owner, w.To)
 		case told != "":
 			return nil
 		default:
@@ -235,7 +235,7 @@ func (c *Cluster) give(ctx context.Context, w *wire.HandOver) (to string, err er
 	if w.To == "" {
 		takers = c.takers(t)
 	}
-	err = &api.Error{Code: api.CodeConflict, Message: "no other node can own table " + t.Name + " now: it needs a replica that counts, on a node that lives and does not drain"}
+	err = conflict("no other node can own table %s now: it needs a replica that counts, on a node that lives and does not drain", t.Name)
 	for _, node := range takers {
 		if err = c.giveTo(ctx, t, w, node); err == nil {
 			return node, nil

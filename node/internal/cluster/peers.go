@@ -53,8 +53,8 @@ func (c *Cluster) Heartbeat(from api.Incarnation, hb *wire.Heartbeat) {
 	if c.directory.heard(from, hb) || changed {
 		c.changed.fire()
 	}
-	c.fences.heard(from.Node, hb.Fenced)
-	c.burdens.heard(from.Node, burden{made: hb.SpentMade, keyed: hb.SpentKeyed})
+	c.unsound.heard(from.Node, hb.Fenced, len(hb.Fenced) == 0)
+	c.burdens.heard(from.Node, burden{made: hb.SpentMade, keyed: hb.SpentKeyed}, !hb.SpentMade && !hb.SpentKeyed)
 	if others, changed := c.room.heard(from.Node, hb.Crowded); changed {
 		c.o.Host.CrowdedPeers(others)
 		c.changed.fire()
