@@ -25,7 +25,7 @@ func (t *Tables) Fence(ctx context.Context, id api.TableID, replica uint64) erro
 		return rafthost.ErrNoGroup
 	}
 	b := t.o.DB.NewBatch()
-	b.Set(store.FenceKey(uint64(id)), wire.AppendUvarint(nil, replica))
+	b.Set(store.UnsoundKey(uint64(id)), wire.AppendUvarint(nil, replica))
 	if err := b.Commit(true); err != nil {
 		return fmt.Errorf("fence a replica of table %s: %w", r.info.Name, err)
 	}
@@ -41,7 +41,7 @@ func (t *Tables) Fence(ctx context.Context, id api.TableID, replica uint64) erro
 
 // readFence reports whether the disk says that the replica is fenced.
 func (t *Tables) readFence(r *replica) error {
-	v, found, err := t.o.DB.Get(store.FenceKey(uint64(r.info.ID)))
+	v, found, err := t.o.DB.Get(store.UnsoundKey(uint64(r.info.ID)))
 	if err != nil || !found {
 		return err
 	}
@@ -64,7 +64,7 @@ func (t *Tables) unfence(r *replica) error {
 	}
 	t.fenced.Add(-1)
 	b := t.o.DB.NewBatch()
-	b.Delete(store.FenceKey(uint64(r.info.ID)))
+	b.Delete(store.UnsoundKey(uint64(r.info.ID)))
 	return b.Commit(false) // what took its place stands before it in the one sequence
 }
 

@@ -2,6 +2,7 @@ package owner_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"tidal/node/api"
@@ -12,8 +13,8 @@ import (
 // TestFence: a replica that is fenced answers nothing, gives the table away and is given
 // none; one that takes its place is not.
 func TestFence(t *testing.T) {
-	fenced := ""
-	c := newTrioWith(t, owner.Options{Sound: func(_ api.TableID, node string) bool { return node != fenced }})
+	fenced, alone := "", true // no other may take the table
+	c := newTrioWith(t, owner.Options{Sound: func(_ api.TableID, node string) bool { return node != fenced && !alone }})
 	a := c.open("a")
 	_, err := a.tables.Execute(t.Context(), table, request(api.OpPut, "k", "v"))
 	c.check(err)
@@ -29,6 +30,13 @@ func TestFence(t *testing.T) {
 	if f := a.tables.Fenced(); len(f) != 1 || f[0].Name != "orders" {
 		t.Errorf("fenced: %+v", f)
 	}
+	for _, op := range []api.Op{api.OpGet, api.OpPut} {
+		_, err = a.tables.Execute(t.Context(), table, request(op, "k", "v"))
+		if e := c.code("a request that nobody can serve", err, api.CodeNoOwner); !strings.Contains(e.Message, "on node a differs from the others") {
+			t.Errorf("it is said of it: %s", e.Message)
+		}
+	}
+	alone = false
 	owns := func() *node {
 		for _, n := range c.nodes {
 			if n.owns() {

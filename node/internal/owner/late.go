@@ -83,13 +83,13 @@ func (l *late) p99(span int64) time.Duration {
 	return 0
 }
 
-func (t *Tables) lateSpan(now time.Time) int64 { return int64(now.Sub(t.made) / lateSpan) }
+func (t *Tables) spanAt(now time.Time) int64 { return int64(now.Sub(t.made) / lateSpan) }
 
 // took counts a write that began at a time, unless too many tables are written for
 // that.
 func (t *Tables) took(r *replica, begun time.Time) {
 	now := time.Now()
-	span := t.lateSpan(now)
+	span := t.spanAt(now)
 	l := r.late.Load()
 	if l == nil {
 		if l = t.watch(r, span); l == nil {
@@ -147,7 +147,7 @@ type Position struct {
 
 // Positions calls f for each replica here, in the order of the tables' ids.
 func (t *Tables) Positions(f func(Position)) {
-	span := t.lateSpan(time.Now())
+	span := t.spanAt(time.Now())
 	for _, r := range t.ordered() {
 		f(Position{Table: r.info.ID, Commit: r.gauge.Commit.Load(), Applied: r.gauge.Applied.Load(), Late: t.lateOf(r, span)})
 	}

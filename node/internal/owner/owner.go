@@ -358,8 +358,12 @@ func (t *Tables) Execute(ctx context.Context, id api.TableID, req *api.Request) 
 		}
 	case req.Local:
 		return t.read(r, req)
-	case r.held.Load(), r.fenced.Load() && r.state.Load().Leads:
+	case r.held.Load():
 		return nil, &api.Error{Code: api.CodeNoOwner, Message: "the table is being handed over"}
+	case r.fenced.Load() && r.state.Load().Leads:
+		return nil, &api.Error{
+			Code: api.CodeNoOwner, Message: "the replica of table " + r.info.Name + " on node " + t.o.Node + " differs from the others and answers nothing, and none of them has taken the table over yet",
+		}
 	}
 	if s := r.state.Load(); !s.Leads {
 		return nil, r.stale(t.o.Node, s)

@@ -19,7 +19,7 @@ const (
 	NodeAdmission byte = 0x10 // raft id of this node's replica of the meta group, if it was admitted later
 	NodeFence     byte = 0x11 // why this disk takes no part in its cluster any more
 	NodeSeen      byte = 0x12 // how far the disks of other nodes have come: a value for each node, whose id follows
-	NodeUnsound   byte = 0x13 // replicas that differ from others: a raft id for each group, whose number follows
+	NodeUnsound   byte = 0x13 // replicas that are fenced since they differ from others: a raft id for each group, whose number follows
 )
 
 // Keyspaces inside a group's range.
@@ -49,8 +49,8 @@ func readExtent(b []byte) (e extent, ok bool) {
 // NodeKey returns the key of one of the node's own values.
 func NodeKey(sub byte) []byte { return []byte{spaceNode, sub} }
 
-// FenceKey returns the key of the raft id of a group's replica that is fenced.
-func FenceKey(group uint64) []byte {
+// UnsoundKey returns the key of the raft id of a group's replica that is fenced.
+func UnsoundKey(group uint64) []byte {
 	return binary.BigEndian.AppendUint64(NodeKey(NodeUnsound), group)
 }
 
