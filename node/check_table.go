@@ -70,7 +70,7 @@ type found struct {
 
 // digests asks all replicas of a table at once, and then has its owner put a mark
 // into its order.
-func (n *node) digests(ctx context.Context, info *wire.Table, of string, idle bool) []found {
+func (n *node) digests(ctx context.Context, info *wire.Table, leader string, idle bool) []found {
 	out := make([]found, len(info.Replicas))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -87,7 +87,7 @@ func (n *node) digests(ctx context.Context, info *wire.Table, of string, idle bo
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if _, err := n.askDigest(ctx, of, wire.DigestCall{Kind: wire.DigestMark, Table: info.ID}); err != nil {
+	if _, err := n.askDigest(ctx, leader, wire.DigestCall{Kind: wire.DigestMark, Table: info.ID}); err != nil {
 		cancel(fmt.Errorf("no mark: %w", err)) // nobody need wait for it
 	}
 	_ = g.Wait() // the functions return no errors

@@ -61,12 +61,7 @@ func TestUnreachableOrBroken(t *testing.T) {
 // TestUnsentCallIsUnreachable holds the line so that a call stays in the queue.
 func TestUnsentCallIsUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFabric()
-		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
-		defer a.stop()
-		defer b.stop()
-		a.SetPeers(map[string]string{"b": "http://b:1"})
-		settle()
+		f, a, b := connected(t)
 		held := make(chan struct{})
 		f.each("b:1", func(n *line) { n.held = held })
 		var wg sync.WaitGroup
@@ -115,12 +110,7 @@ func TestUnsentCallIsUnreachable(t *testing.T) {
 // the systems between fill up. No caller waits for longer than it wants to.
 func TestCallEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFabric()
-		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
-		defer a.stop()
-		defer b.stop()
-		a.SetPeers(map[string]string{"b": "http://b:1"})
-		settle()
+		f, a, _ := connected(t)
 		held := make(chan struct{})
 		f.each("b:1", func(n *line) { n.held, n.room = held, 96<<10 })
 		if _, err := a.Call(t.Context(), "b", wire.MethodStatus, nil); err != nil { // from here on it reads nothing
@@ -151,12 +141,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 // takes.
 func TestCallsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFabric()
-		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
-		defer a.stop()
-		defer b.stop()
-		a.SetPeers(map[string]string{"b": "http://b:1"})
-		settle()
+		f, a, _ := connected(t)
 		held := make(chan struct{})
 		f.each("b:1", func(n *line) { n.held = held })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -177,12 +162,7 @@ func TestCallsWaitForRoom(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFabric()
-		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
-		defer a.stop()
-		defer b.stop()
-		a.SetPeers(map[string]string{"b": "http://b:1"})
-		settle()
+		f, a, b := connected(t)
 		held := make(chan struct{})
 		f.each("b:1", func(n *line) { n.held = held })
 		const size = 1 << 20
@@ -211,12 +191,7 @@ func TestQueueIsBounded(t *testing.T) {
 // queued.
 func TestHeartbeatsOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFabric()
-		a, b := f.start(t, "a", 1), f.start(t, "b", 1)
-		defer a.stop()
-		defer b.stop()
-		a.SetPeers(map[string]string{"b": "http://b:1"})
-		settle()
+		f, a, b := connected(t)
 		held := make(chan struct{})
 		f.each("b:1", func(n *line) { n.held = held })
 		for range 100 {

@@ -273,6 +273,20 @@ func (f *fabric) start(t *testing.T, id string, count uint64, change ...func(*pe
 	return n
 }
 
+// connected returns two nodes of which a has dialled b.
+func connected(t *testing.T) (f *fabric, a, b *node) {
+	t.Helper()
+	f = newFabric()
+	a, b = f.start(t, "a", 1), f.start(t, "b", 1)
+	t.Cleanup(func() {
+		b.stop()
+		a.stop()
+	})
+	a.SetPeers(map[string]string{"b": "http://b:1"})
+	settle()
+	return f, a, b
+}
+
 // newNode returns a node that does not run yet.
 func newNode(id string, count uint64, change ...func(*peer.Options)) *node {
 	n := &node{id: id, log: &logBuffer{}, recorder: &recorder{born: time.Now()}}

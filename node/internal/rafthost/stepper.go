@@ -446,8 +446,7 @@ func (s *Stepper) write(works []work) error {
 		return b.Close()
 	}
 	s.o.Memo(b)
-	switch {
-	case !sync || s.o.Defect == AckBeforeSync:
+	if !sync || s.o.Defect == AckBeforeSync {
 		return b.Commit(false)
 	}
 	return s.sync(b)
