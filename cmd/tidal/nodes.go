@@ -288,20 +288,40 @@ func (a *app) nodeRestart(c *cli.Context) error {
 	if !c.Bool("wait") {
 		return a.printReport(format, r)
 	}
-	m, err := awaitNext(c.Context, cl, r, patience)
-	if err != nil {
+	if err = awaitNext(c.Context, cl, r, patience); err != nil {
 		return err
 	}
-	a.say("node %s is ready as %s", node, m.Lease.Incarnation)
-	r.Incarnation, r.Draining, r.Claim = m.Lease.Incarnation, m.Lease.Draining, nil
+	if r, err = nodeReport(c.Context, cl, node); err != nil {
+		return fmt.Errorf("node %s has restarted: %w", node, err)
+	}
+	a.say("node %s is ready as %s", node, r.Incarnation)
 	return a.printReport(format, r)
+}
+
+// nodeReport is what a node says of itself now; its phase is empty while it says nothing.
+func nodeReport(ctx context.Context, cl *client.Client, node string) (r api.NodeReport, err error) {
+	all, err := cl.Nodes(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, n := range all {
+		if n.Node == node && n.Lease != nil {
+			r = api.NodeReport{
+				Node: node, Incarnation: n.Lease.Incarnation, Phase: n.Phase, Draining: n.Lease.Draining, Owned: n.Owned,
+				Claim: n.Claim, Certificates: n.Certificates,
+			}
+		}
+	}
+	if r.Node == "" {
+		return r, withCode(exitNotReady, errors.New("it has no lease any more"))
+	}
+	return r, nil
 }
 
 // awaitNext waits until the other nodes have met another incarnation than the one
 // that was told to restart, and it is ready.
-func awaitNext(ctx context.Context, cl *client.Client, was api.NodeReport, patience time.Duration) (api.Member, error) {
-	var m api.Member
-	err := waitFor(ctx, patience, nodeLook, func(ctx context.Context) error {
+func awaitNext(ctx context.Context, cl *client.Client, was api.NodeReport, patience time.Duration) error {
+	return waitFor(ctx, patience, nodeLook, func(ctx context.Context) error {
 		now, unknown := memberNamed(ctx, cl, was.Node)
 		switch {
 		case unknown != nil:
@@ -309,10 +329,8 @@ func awaitNext(ctx context.Context, cl *client.Client, was api.NodeReport, patie
 		case now.Lease == nil || now.Lease.Incarnation == was.Incarnation:
 			return fmt.Errorf("the other nodes have not met another incarnation of %s yet", was.Node)
 		}
-		m = now
 		return isReady(ctx, cl, now)
 	})
-	return m, err
 }
 
 func (a *app) printReport(format string, r api.NodeReport) error {
