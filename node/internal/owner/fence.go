@@ -8,15 +8,14 @@ import (
 	"tidal/node/api"
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/store"
-	"tidal/node/internal/wire"
 )
 
 // evadeTime is how long the hand-over of a table may take whose replica here is fenced.
 const evadeTime = 2 * time.Second
 
 // Fence keeps a replica of a table here from serving anything, because it differs from
-// most others: it answers no read, and hands the table over if it leads. Its log is
-// sound, so it goes on following. That lasts until the replica is removed or a snapshot
+// most others: it answers no read, gives its state to no other replica, and hands the
+// table over if it leads. Its log is sound, so it goes on following. That lasts until the replica is removed or a snapshot
 // takes the place of its state, and is on the disk before Fence returns. Errors:
 // rafthost.ErrNoGroup if the replica is not here, and those of the disk.
 func (t *Tables) Fence(ctx context.Context, id api.TableID, replica uint64) error {
@@ -25,7 +24,7 @@ func (t *Tables) Fence(ctx context.Context, id api.TableID, replica uint64) erro
 		return rafthost.ErrNoGroup
 	}
 	b := t.o.DB.NewBatch()
-	b.Set(store.UnsoundKey(uint64(id)), wire.AppendUvarint(nil, replica))
+	rafthost.MarkUnsound(b, uint64(id), replica)
 	if err := b.Commit(true); err != nil {
 		return fmt.Errorf("fence a replica of table %s: %w", r.info.Name, err)
 	}
@@ -41,16 +40,11 @@ func (t *Tables) Fence(ctx context.Context, id api.TableID, replica uint64) erro
 
 // readFence reports whether the disk says that the replica is fenced.
 func (t *Tables) readFence(r *replica) error {
-	v, found, err := t.o.DB.Get(store.UnsoundKey(uint64(r.info.ID)))
-	if err != nil || !found {
-		return err
+	fenced, err := rafthost.Unsound(t.o.DB, uint64(r.info.ID), r.id)
+	if err != nil {
+		return fmt.Errorf("table %s: %w", r.info.Name, err)
 	}
-	in := wire.NewReader(v)
-	replica := in.Uvarint("replica")
-	if err := in.Done(); err != nil {
-		return fmt.Errorf("the fence of table %s: %w", r.info.Name, err)
-	}
-	if replica == r.id {
+	if fenced {
 		r.fenced.Store(true)
 		t.fenced.Add(1)
 	}

@@ -32,6 +32,7 @@ var errNotLevel = errors.New("the replica here is of a later term, or has applie
 // cut into parts. It is used by one goroutine.
 type Export struct {
 	head  wire.Snapshot
+	db    *store.DB
 	view  *store.View
 	left  bool // the view is at a pair that is still to be given out
 	next  func(*Export) ([]byte, error)
@@ -46,12 +47,25 @@ func NewExport(db *store.DB, s Shipment, defect Defect) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Export{view: view, next: (*Export).first, lossy: defect == LossySnapshot}
+	e := &Export{db: db, view: view, next: (*Export).first, lossy: defect == LossySnapshot}
 	e.head = wire.Snapshot{Group: s.Group, From: s.From, To: s.To, Term: s.Term}
-	if err := e.measure(); err != nil {
+	if err = e.measure(); err == nil {
+		err = e.sound()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("group %d: snapshot: %w", s.Group, err), view.Close())
 	}
 	return e, nil
+}
+
+// sound is an error if the replica is known to differ from the others. Its state would
+// be that of one more, and in the end of most.
+func (e *Export) sound() error {
+	unsound, err := Unsound(e.db, e.head.Group, e.head.From)
+	if err == nil && unsound {
+		err = errUnsound
+	}
+	return err
 }
 
 // measure reads what is applied, and counts the pairs: a receiver can say how far
@@ -107,8 +121,8 @@ func (e *Export) first() ([]byte, error) {
 
 func (e *Export) pairs() ([]byte, error) {
 	if !e.left {
-		if err := e.view.Err(); err != nil {
-			return nil, err
+		if err := errors.Join(e.view.Err(), e.sound()); err != nil {
+			return nil, err // it may have been found out while the parts left; without its end it is not taken
 		}
 		e.next = func(*Export) ([]byte, error) { return nil, io.EOF }
 		return wire.AppendSnapshotEnd(nil, e.sum), nil

@@ -315,6 +315,39 @@ func TestSnapshotIsRefused(t *testing.T) {
 	}
 }
 
+// TestUnsoundShipsNothing: a replica that differs from the others gives its state to
+// nobody, also if that is found out while it leaves. One that takes its place does.
+func TestUnsoundShipsNothing(t *testing.T) {
+	f := newFabric(t, 1)
+	lead := f.elect(1)
+	w := lead.propose(1, "x")
+	f.settle()
+	f.is("a write", w, nil)
+	s := rafthost.Shipment{Group: 1, From: replica(1, 1), To: replica(1, 2), Term: lead.state[1].Term, Node: "b"}
+	e, err := rafthost.NewExport(lead.db, s, rafthost.Sound)
+	f.check(err)
+	defer func() { f.check(e.Close()) }()
+	_, err = e.Next()
+	f.check(err)
+	mark := func(replica uint64) {
+		b := lead.db.NewBatch()
+		rafthost.MarkUnsound(b, 1, replica)
+		f.check(b.Commit(true))
+	}
+	mark(s.From)
+	for err == nil {
+		_, err = e.Next()
+	}
+	if errors.Is(err, io.EOF) {
+		t.Error("what it had begun to send has come to its end")
+	}
+	if _, err = rafthost.NewExport(lead.db, s, rafthost.Sound); err == nil {
+		t.Error("it begins to send its state")
+	}
+	mark(s.From + 1)
+	lead.parts(s, rafthost.Sound)
+}
+
 // TestStageChecks damages a snapshot on its way.
 func TestStageChecks(t *testing.T) {
 	f := newFabric(t, 1)
