@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -60,8 +59,7 @@ type feed struct {
 	name     string
 	interval time.Duration
 	wake     chan struct{}
-	failed   func(error) // is told of a panic
-	changed  func()      // is told of a new status
+	changed  func() // is told of a new status
 	tasks    sync.WaitGroup
 	mu       struct {
 		sync.Mutex
@@ -88,32 +86,11 @@ type counts struct {
 	req api.RequestCounts
 }
 
-func newFeed(src Source, name string, interval time.Duration, failed func(error)) *feed {
-	f := &feed{src: src, name: name, interval: interval, wake: make(chan struct{}, 1), failed: failed, changed: func() {}}
+func newFeed(src Source, name string, interval time.Duration) *feed {
+	f := &feed{src: src, name: name, interval: interval, wake: make(chan struct{}, 1), changed: func() {}}
 	f.mu.nodes = map[string]*asked{}
 	f.mu.picture = Picture{Cluster: name, Locals: map[string]Local{}, Tables: map[api.TableID]Series{}}
 	return f
-}
-
-// PanicError is a panic in one of the goroutines: a defect of tidal.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error says what it was.
-func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v\n%s", e.Value, e.Stack) }
-
-// spawn runs a goroutine whose panic restores the terminal before it ends the program.
-func (f *feed) spawn(run func()) {
-	f.tasks.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				f.failed(&PanicError{Value: p, Stack: debug.Stack()})
-			}
-		}()
-		run()
-	})
 }
 
 // snapshot returns what is known now.
@@ -146,7 +123,7 @@ func sameQuery(a, b api.TableQuery) bool {
 
 // run asks until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	f.spawn(func() {
+	f.tasks.Go(func() {
 		failures := 0
 		for ctx.Err() == nil {
 			begun := time.Now()
@@ -240,7 +217,7 @@ func (f *feed) ask(ctx context.Context) bool {
 	defer cancel()
 	answers := make(chan answer, len(endpoints))
 	begin := func(endpoint string) {
-		f.spawn(func() {
+		f.tasks.Go(func() {
 			call, end := context.WithTimeout(ctx, askLimit)
 			defer end()
 			s, err := f.src.Window(call, endpoint, q)
@@ -372,8 +349,8 @@ func (f *feed) followNodes(ctx context.Context) {
 		}
 		life, stop := context.WithCancel(ctx)
 		f.mu.nodes[m.Node] = &asked{address: address, stop: stop}
-		f.spawn(func() { f.askNode(life, m.Node, address) })
-		f.spawn(func() { f.followEvents(life, m.Node, address) })
+		f.tasks.Go(func() { f.askNode(life, m.Node, address) })
+		f.tasks.Go(func() { f.followEvents(life, m.Node, address) })
 	}
 	for node, x := range f.mu.nodes {
 		if !members[node] {

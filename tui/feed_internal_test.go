@@ -23,7 +23,6 @@ type nodes struct {
 	slow   map[string]time.Duration // it takes so long
 	asked  map[string]int
 	tell   map[string]chan api.Event
-	boom   bool
 	begun  time.Time
 	silent *int64
 }
@@ -48,12 +47,9 @@ func (n *nodes) Endpoints() []string { return []string{"http://b", "http://c"} }
 
 func (n *nodes) answers(ctx context.Context, endpoint string) error {
 	n.mu.Lock()
-	away, slow, boom := n.away[endpoint], n.slow[endpoint], n.boom
+	away, slow := n.away[endpoint], n.slow[endpoint]
 	n.asked[endpoint]++
 	n.mu.Unlock()
-	if boom {
-		panic("for the test")
-	}
 	if away {
 		return errAway
 	}
@@ -120,7 +116,7 @@ func feeding(t *testing.T, f func(n *nodes, x *feed)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		x := newFeed(n, "prod", DefaultInterval, func(err error) { cancel(err) })
+		x := newFeed(n, "prod", DefaultInterval)
 		x.run(ctx)
 		f(n, x)
 		cancel(nil)
@@ -230,22 +226,6 @@ func TestFeedFollowsOneStream(t *testing.T) {
 		}
 		if strings.Join(got, " ") != "first own second" {
 			t.Errorf("told: %q", got)
-		}
-	})
-}
-
-// TestFeedTellsOfAPanic instead of taking the terminal down with it.
-func TestFeedTellsOfAPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNodes()
-		n.boom = true
-		ctx, cancel := context.WithCancelCause(t.Context())
-		x := newFeed(n, "prod", DefaultInterval, func(err error) { cancel(err) })
-		x.run(ctx)
-		<-ctx.Done()
-		x.tasks.Wait()
-		if p, ok := errors.AsType[*PanicError](context.Cause(ctx)); !ok || p.Value != "for the test" || !strings.Contains(string(p.Stack), "Window") {
-			t.Errorf("%v", context.Cause(ctx))
 		}
 	})
 }

@@ -98,7 +98,15 @@ func newModel(o Options, th theme, w world) *model {
 }
 
 // Init implements tea.Model.
-func (m *model) Init() tea.Cmd { return tick() }
+func (m *model) Init() tea.Cmd {
+	if m.o.Fault == "command" {
+		return func() tea.Msg {
+			fail()
+			return nil
+		}
+	}
+	return tick()
+}
 
 func tick() tea.Cmd { return tea.Tick(frameEvery, func(time.Time) tea.Msg { return tickMsg{} }) }
 
@@ -108,7 +116,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tickMsg:
 		if m.o.Fault == "update" {
-			panic("a fault for the test") //nolint:forbidigo // that is what is tested
+			fail()
 		}
 		m.look()
 		cmd = tick()

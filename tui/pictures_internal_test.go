@@ -68,7 +68,7 @@ func TestPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f := newFeed(src, "prod", DefaultInterval, func(err error) { t.Error(err) })
+	f := newFeed(src, "prod", DefaultInterval)
 	f.run(ctx)
 	var writers sync.WaitGroup
 	defer func() {

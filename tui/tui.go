@@ -41,8 +41,9 @@ var ErrInterrupted = errors.New("interrupted")
 const framesPerSecond = 12
 
 // Run shows the cluster until the operator leaves, ctx ends, or the terminal is gone.
-// The terminal is as it was when it returns, whatever happened. Errors:
-// ErrInterrupted, a *PanicError for a defect, and what the terminal says.
+// The terminal is as it was when it returns. It catches no panic: some are in goroutines
+// of others, so the terminal is for another process to restore, whichever it is. Errors:
+// ErrInterrupted, and what the terminal says.
 func Run(ctx context.Context, o Options) error {
 	name := o.Theme
 	if o.NoColor {
@@ -61,17 +62,17 @@ func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	o.ctx = ctx
-	f := newFeed(o.Source, o.Cluster, o.Interval, func(err error) { cancel(err) })
+	f := newFeed(o.Source, o.Cluster, o.Interval)
 	m := newModel(o, th, f)
 	out := &terminal{File: o.Out, gone: func(err error) { cancel(err) }}
 	m.copy = out.aside
 	program := tea.NewProgram(m,
 		tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(out), tea.WithAltScreen(), tea.WithFPS(framesPerSecond),
-		tea.WithoutSignalHandler()) // signals end ctx
+		tea.WithoutSignalHandler(), tea.WithoutCatchPanics()) // signals end ctx
 	f.changed = func() { program.Send(newMsg{}) }
 	f.run(ctx)
 	if o.Journal != nil {
-		f.spawn(func() { f.askRolls(ctx, o.Journal) })
+		f.tasks.Go(func() { f.askRolls(ctx, o.Journal) })
 	}
 	f.fault(o.Fault)
 	_, err = program.Run()
@@ -83,19 +84,14 @@ func Run(ctx context.Context, o Options) error {
 
 // ended says why the program ended.
 func ended(err, cause error) error {
-	defect, isDefect := errors.AsType[*PanicError](cause)
 	lost, isLost := errors.AsType[*lostError](cause)
 	switch {
-	case isDefect:
-		return defect
 	case isLost:
 		return lost
 	case err == nil:
 		return nil
-	case errors.Is(err, tea.ErrInterrupted), cause != nil && !errors.Is(err, tea.ErrProgramPanic):
+	case errors.Is(err, tea.ErrInterrupted), cause != nil:
 		return ErrInterrupted
-	case errors.Is(err, tea.ErrProgramPanic):
-		return &PanicError{Value: err}
 	}
 	return err
 }
@@ -133,11 +129,18 @@ func (t *terminal) aside(s string) error {
 	return err
 }
 
-// fault breaks the program for a test.
+// fault breaks the program for a test, beside the loop.
 func (f *feed) fault(what string) {
-	if what == "goroutine" {
-		f.spawn(func() {
-			panic("a fault for the test") //nolint:forbidigo // that is what is tested
-		})
+	switch what {
+	case "goroutine":
+		f.tasks.Go(fail)
+	case "timer": // whose goroutine is nobody's
+		time.AfterFunc(frameEvery, fail)
+	case "fatal": // which nothing could recover
+		f.tasks.Go(func() { new(sync.Mutex).Unlock() })
 	}
+}
+
+func fail() {
+	panic("a fault for the test") //nolint:forbidigo // that is what is tested
 }

@@ -105,7 +105,8 @@ func silent(f *node.Faults, name string) bool {
 	return true
 }
 
-// fault reads TIDAL_TOP_FAULT, the one of tidal top: goroutine or update.
+// fault reads TIDAL_TOP_FAULT, the one of tidal top: update, command, goroutine, timer
+// or fatal.
 func (a *app) fault() string {
 	what, _ := a.env("TIDAL_TOP_FAULT")
 	return what

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -23,12 +24,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
 	defer func() {
 		if p := recover(); p != nil {
+			if a.isScreen() {
+				panic(p) //nolint:forbidigo // who waits for the screen tells, where it can be seen
+			}
 			_, _ = fmt.Fprintf(stderr, "tidal: internal error: %v\n%s", p, debug.Stack())
 			code = int(exitInternal)
 		}
 	}()
 	err := a.runLine(ctx, args)
-	if err != nil {
+	if err != nil && !errors.Is(err, errSaid) {
 		report(stderr, err)
 	}
 	return int(codeOf(err))

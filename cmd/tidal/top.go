@@ -54,6 +54,11 @@ func (a *app) top(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	out, screen := a.stdout.(*os.File)
+	screen = screen && format == formatTable && !c.Bool("once") && term.IsTerminal(int(out.Fd()))
+	if screen && !a.isScreen() {
+		return a.watchScreen(c.Context, out)
+	}
 	t, err := a.target(c)
 	if err != nil {
 		return err
@@ -64,15 +69,18 @@ func (a *app) top(c *cli.Context) error {
 	}
 	defer cl.Close()
 	o.Source, o.Journal, o.Cluster = cl, cl, t.short()
-	out, screen := a.stdout.(*os.File)
-	if c.Bool("once") || format != formatTable || !screen || !term.IsTerminal(int(out.Fd())) {
+	if !screen {
 		return a.topOnce(c, cl, o, format)
+	}
+	ctx, err := asScreen(c.Context)
+	if err != nil {
+		return err
 	}
 	a.look(&o)
 	o.In, o.Out = a.stdin, out
 	r := newTopRoller(a, c, cl)
 	o.Roller = r
-	return errors.Join(topError(tui.Run(c.Context, o)), r.leave(c.Context))
+	return errors.Join(topError(tui.Run(ctx, o)), r.leave(ctx))
 }
 
 // topOptions reads the flags.
@@ -122,12 +130,9 @@ func (a *app) look(o *tui.Options) {
 	}
 }
 
-// topError gives the ways in which a screen ends their exit codes.
+// topError gives a screen that was interrupted its exit code.
 func topError(err error) error {
-	switch _, defect := errors.AsType[*tui.PanicError](err); {
-	case defect:
-		return withCode(exitInternal, err)
-	case errors.Is(err, tui.ErrInterrupted):
+	if errors.Is(err, tui.ErrInterrupted) {
 		return withCode(exitInterrupted, err)
 	}
 	return err

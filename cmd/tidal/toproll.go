@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -191,11 +190,6 @@ func (t *topRoller) begin(ctx context.Context, r api.Roll, p *roll.Plan) {
 	t.mu.Unlock()
 	go func() {
 		defer close(run.done)
-		defer func() {
-			if x := recover(); x != nil {
-				run.err = &tui.PanicError{Value: x, Stack: debug.Stack()}
-			}
-		}()
 		run.report, run.err = runner.Run(context.WithoutCancel(ctx)) // the screen's end pauses it; see leave
 	}()
 }
@@ -245,5 +239,5 @@ func (t *topRoller) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	return rollError(run.id, topError(run.err))
+	return rollError(run.id, run.err)
 }

@@ -3,7 +3,6 @@ package proctest_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,6 +43,14 @@ type mark struct {
 // openTerminal runs a command line on a new terminal.
 func openTerminal(t *testing.T, env []string, args ...string) *terminal {
 	t.Helper()
+	x := newTerminal(t)
+	x.run(env, nil, args...)
+	return x
+}
+
+// newTerminal returns a terminal of 120 by 40.
+func newTerminal(t *testing.T) *terminal {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("there are no terminals here: %v", err)
@@ -64,16 +71,28 @@ func openTerminal(t *testing.T, env []string, args ...string) *terminal {
 		t.Skipf("terminals cannot be opened here: %v", err)
 	}
 	x := &terminal{t: t, master: master, slave: slave, before: termios(t, slave)}
+	t.Cleanup(func() {
+		_ = x.slave.Close()
+		_ = x.master.Close()
+	})
+	return x
+}
+
+// run starts a command line on the terminal, with more open files.
+func (x *terminal) run(env []string, files []*os.File, args ...string) {
+	x.t.Helper()
 	x.cmd = exec.Command(args[0], args[1:]...)
+	x.cmd.ExtraFiles = files
 	// Where CI is set, nothing is taken for a terminal.
 	noCI := slices.DeleteFunc(cleanEnv(), func(kv string) bool { return strings.HasPrefix(kv, "CI=") })
 	x.cmd.Env = append(append(noCI, "TERM=xterm-256color", "LANG=C.UTF-8"), env...)
-	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
+	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = x.slave, x.slave, x.slave
 	x.cmd.SysProcAttr = dieWithUs()
 	x.cmd.SysProcAttr.Setsid, x.cmd.SysProcAttr.Setctty = true, true
 	if err := x.cmd.Start(); err != nil {
-		t.Fatal(err)
+		x.t.Fatal(err)
 	}
+	x.t.Cleanup(func() { _ = x.cmd.Process.Kill() })
 	go func() { // ends when the terminal is closed
 		b := make([]byte, 64<<10)
 		for {
@@ -87,12 +106,6 @@ func openTerminal(t *testing.T, env []string, args ...string) *terminal {
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		_ = x.cmd.Process.Kill()
-		_ = x.slave.Close()
-		_ = x.master.Close()
-	})
-	return x
 }
 
 func termios(t *testing.T, f *os.File) unix.Termios {
@@ -154,36 +167,6 @@ func (x *terminal) sees(since int, patience time.Duration, what string) time.Dur
 		pause(20 * time.Millisecond)
 	}
 	return time.Since(begun)
-}
-
-// ends waits for the process, and holds it to an exit code and to the terminal as it was.
-func (x *terminal) ends(code int) {
-	x.t.Helper()
-	done := make(chan error, 1)
-	go func() { done <- x.cmd.Wait() }()
-	select {
-	case err := <-done:
-		if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-			x.t.Fatal(err)
-		}
-	case <-time.After(10 * time.Second):
-		x.t.Fatalf("it does not end; the screen:\n%s", x.text(0))
-	}
-	if got := x.cmd.ProcessState.ExitCode(); got != code {
-		x.t.Errorf("it ended with %d instead of %d:\n%s", got, code, x.text(0))
-	}
-	if after := termios(x.t, x.slave); after != x.before {
-		x.t.Errorf("the terminal is not as it was:\n%+v\n%+v", after, x.before)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	shown := x.shown.String()
-	if strings.Contains(shown, "\x1b[?1049h") && strings.LastIndex(shown, "\x1b[?1049l") < strings.LastIndex(shown, "\x1b[?1049h") {
-		x.t.Error("the other screen is still there")
-	}
-	if strings.LastIndex(shown, "\x1b[?25h") < strings.LastIndex(shown, "\x1b[?25l") {
-		x.t.Error("the cursor is still hidden")
-	}
 }
 
 // topArgs is a command line of tidal top for a cluster.
@@ -425,52 +408,6 @@ func TestTopRolls(t *testing.T) {
 	x.ends(8)
 	if out := c.roll(t, "resume"); out.code != 0 || c.health(0) != nil {
 		t.Errorf("resumed with the command: %d\n%s", out.code, out)
-	}
-}
-
-// TestTopLeavesTheTerminalAsItWas, however it ends.
-func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, clusterOptions{nodes: 1, plain: true}) // that does not run
-	for _, tt := range []struct {
-		name string
-		env  []string
-		end  func(x *terminal)
-		code int
-	}{
-		{"q", nil, func(x *terminal) { x.keys("q") }, 0},
-		{"ctrl-c", nil, func(x *terminal) { x.keys("\x03") }, 130},
-		{"sigterm", nil, func(x *terminal) { _ = x.cmd.Process.Signal(syscall.SIGTERM) }, 130},
-		{"a panic in a goroutine", []string{"TIDAL_TOP_FAULT=goroutine"}, func(*terminal) {}, 70},
-		{"a panic in the loop", []string{"TIDAL_TOP_FAULT=update"}, func(*terminal) {}, 70},
-	} {
-		x := openTerminal(t, tt.env, c.topArgs(t)...)
-		if tt.env == nil {
-			x.sees(0, 10*time.Second, "no answer from any node yet")
-		}
-		tt.end(x)
-		x.ends(tt.code)
-		if t.Failed() {
-			t.Fatalf("by %s", tt.name)
-		}
-	}
-}
-
-// TestTopEndsWithItsTerminal, also where nobody told it.
-func TestTopEndsWithItsTerminal(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, clusterOptions{nodes: 1, plain: true}) // that does not run
-	line := append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, c.topArgs(t)...)
-	x := openTerminal(t, nil, line...)
-	x.sees(0, 10*time.Second, "no answer from any node yet")
-	_ = x.slave.Close()
-	_ = x.master.Close()
-	done := make(chan error, 1)
-	go func() { done <- x.cmd.Wait() }()
-	select {
-	case <-done:
-	case <-time.After(5 * time.Second):
-		t.Error("it lives on without its terminal")
 	}
 }
 

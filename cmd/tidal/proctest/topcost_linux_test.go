@@ -26,18 +26,19 @@ func TestTopCost(t *testing.T) {
 	x.sees(0, 30*time.Second, "10.0k")
 	x.keys("2")
 	x.sees(0, 30*time.Second, "REPLICAS")
+	screen := x.screen().Pid // who waits for it takes nothing
 	least, nodes := 1.0, []float64{1, 1, 1}
 	for range topMeasured {
-		before, begun := processorTimeOf(t, x.cmd.Process.Pid), time.Now()
+		before, begun := processorTimeOf(t, screen), time.Now()
 		watched := c.nodesFor(t, topMeasure)
-		one := (processorTimeOf(t, x.cmd.Process.Pid) - before).Seconds() / time.Since(begun).Seconds()
-		t.Logf("tidal top: %.2f %% of a core, %d MB", 100*one, residentBytes(t, x.cmd.Process.Pid)>>20)
+		one := (processorTimeOf(t, screen) - before).Seconds() / time.Since(begun).Seconds()
+		t.Logf("tidal top: %.2f %% of a core, %d MB", 100*one, residentBytes(t, screen)>>20)
 		least = min(least, one)
 		for i := range nodes {
 			nodes[i] = min(nodes[i], watched[i]-alone[i])
 		}
 	}
-	memory := residentBytes(t, x.cmd.Process.Pid)
+	memory := residentBytes(t, screen)
 	t.Logf("tidal top: %.2f %% of a core, %d MB; the nodes %.2f, %.2f and %.2f %% more than without it",
 		100*least, memory>>20, 100*nodes[0], 100*nodes[1], 100*nodes[2])
 	if least > topCPU || memory > topMemory {
