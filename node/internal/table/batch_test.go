@@ -1,8 +1,11 @@
 package table_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,35 +28,49 @@ func batchOf(rows, size int, id uint64) entry {
 	return entry{data: encode(c)}
 }
 
-// crashed returns what a power failure leaves of the replica, at a moment at which
-// nothing was synced: a prefix of what was written.
-func (r *replica) crashed(rnd *rand.Rand) *replica {
+// crashed returns what a crash leaves of a replica of which nothing was synced, when a
+// part of its log was written: part of so many.
+func (r *replica) crashed(part, of int) *replica {
 	r.tb.Helper()
 	mem, ok := r.fs.(*vfs.MemFS)
 	if !ok {
 		r.tb.Fatal("the replica's disk cannot crash")
 	}
-	after := &replica{tb: r.tb, fs: mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rnd})}
+	all := vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))} // no draw matters
+	after := &replica{tb: r.tb, fs: mem.CrashClone(all)}
+	logs, err := after.fs.List("db")
+	r.check(err)
+	logs = slices.DeleteFunc(logs, func(name string) bool { return !strings.HasSuffix(name, ".log") })
+	name := after.fs.PathJoin("db", slices.Max(logs))
+	f, err := after.fs.Open(name)
+	r.check(err)
+	whole, err := io.ReadAll(f)
+	r.check(errors.Join(err, f.Close()))
+	f, err = after.fs.Create(name, vfs.WriteCategoryUnspecified)
+	r.check(err)
+	_, err = f.Write(whole[:len(whole)*part/of])
+	r.check(errors.Join(err, f.Close()))
 	after.open()
 	r.tb.Cleanup(func() { after.check(after.db.Close()) })
 	return after
 }
 
-// TestBatchIsWhole lets a replica lose its power behind batches that rewrite the
-// same rows: all of them are of one batch then. A machine that is broken on
+// TestBatchIsWhole lets a replica crash at places all over its log, behind batches that
+// rewrite the same rows: all of them are of one batch then. A machine that is broken on
 // purpose is seen.
 func TestBatchIsWhole(t *testing.T) {
+	const crashes = 24
 	for _, defect := range []table.Defect{table.Sound, table.BatchInParts} {
+		r := &replica{tb: t, fs: vfs.NewCrashableMem(), defect: defect}
+		r.open()
+		t.Cleanup(func() { r.check(r.db.Close()) })
+		for i := range uint64(8) {
+			r.apply(batchOf(3, 3000, i))
+		}
 		torn, cut := 0, 0
-		for seed := range uint64(12) {
-			r := &replica{tb: t, fs: vfs.NewCrashableMem(), defect: defect}
-			r.open()
-			t.Cleanup(func() { r.check(r.db.Close()) })
-			for i := range uint64(8) {
-				r.apply(batchOf(3, 3000, i))
-			}
+		for part := range crashes {
 			versions := map[uint64]int{}
-			after := r.crashed(rand.New(rand.NewPCG(seed, 1)))
+			after := r.crashed(part, crashes)
 			for i := range 3 {
 				row, _, err := table.Get(after.db, tableID, fmt.Sprintf("row-%05d", i))
 				r.check(err)
@@ -67,7 +84,7 @@ func TestBatchIsWhole(t *testing.T) {
 			}
 		}
 		if (torn > 0) != (defect == table.BatchInParts) || cut == 0 {
-			t.Errorf("defect %d: %d of 12 crashes left parts of a batch, and %d lost one", defect, torn, cut)
+			t.Errorf("defect %d: %d of %d crashes left parts of a batch, and %d lost one", defect, torn, crashes, cut)
 		}
 	}
 }
