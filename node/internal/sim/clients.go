@@ -24,9 +24,10 @@ type client struct {
 type op struct {
 	c       *client
 	group   uint64
-	command wire.Command // of a read, its key alone
-	data    []byte       // the command as it is proposed; nil: a read
-	floor   uint64       // what had been acknowledged when it was first sent
+	command wire.Command
+	data    []byte   // the command as it is proposed; nil: a read
+	keys    []string // of a read: the rows, in one look
+	floor   uint64   // the newest entry that a client had seen the work of when it was first sent
 	tries   int
 	began   time.Duration
 	doubt   bool // an attempt may have been applied
@@ -43,26 +44,31 @@ func (c *client) next() {
 	}
 	c.count++
 	o := &op{c: c, group: pick(c.w, c.w.groups...), began: c.w.now}
-	key := fmt.Sprintf("key-%d", c.w.rng.IntN(keys))
-	o.command = wire.Command{Key: key}
+	o.floor = c.w.history.newest(o.group)
+	key := keyOf(c.w.rng.IntN(rowCount))
 	if c.w.chance(0.2) {
-		o.floor = c.w.history.floor(o.group, key)
+		o.keys = []string{key}
+		c.w.batches.read(o)
 	} else {
-		o.command.Op = api.OpPut
-		o.command.Value = fmt.Appendf(nil, "%d of client %d", c.count, c.number)
-		if c.w.chance(0.1) {
-			o.command.Value = append(o.command.Value, make([]byte, c.w.rng.IntN(4<<10))...)
-		}
-		o.command.ID = api.RequestID{0: byte(c.number) + 1}
-		binary.BigEndian.PutUint64(o.command.ID[8:], uint64(c.count))
-		c.w.exact.ask(c.w, o)
-		o.command.Hash = o.command.RequestHash(api.TableID(o.group))
-		o.data = wire.AppendCommand(nil, &o.command)
-		o.floor = c.w.history.newest(o.group)
-		c.w.history.asked(o.group, &o.command, c.w.clock())
+		c.write(o, key)
 	}
 	c.op = o
 	o.try()
+}
+
+// write makes a request a write of a row, or one that begins with it.
+func (c *client) write(o *op, key string) {
+	o.command = wire.Command{Op: api.OpPut, Key: key, Value: fmt.Appendf(nil, "%d of client %d", c.count, c.number)}
+	if c.w.chance(0.1) {
+		o.command.Value = append(o.command.Value, make([]byte, c.w.rng.IntN(4<<10))...)
+	}
+	o.command.ID = api.RequestID{0: byte(c.number) + 1}
+	binary.BigEndian.PutUint64(o.command.ID[8:], uint64(c.count))
+	c.w.batches.write(o)
+	c.w.exact.ask(c.w, o)
+	o.command.Hash = o.command.RequestHash(api.TableID(o.group))
+	o.data = wire.AppendCommand(nil, &o.command)
+	c.w.history.asked(o.group, &o.command, c.w.clock())
 }
 
 // try sends the request to a node. An answer that does not come in time is not
@@ -156,6 +162,9 @@ func (o *op) written(n *node, answer any, err error) {
 	w.after(w.between(50*time.Microsecond, time.Millisecond), func() {
 		w.trace("ack %d %x by %s: %d", o.group, o.command.ID, n.name, a.Version)
 		w.history.ack(o.group, &o.command, o.floor, a.Version)
+		if o.command.Op == api.OpBatch {
+			w.report.Batches++
+		}
 		if !w.healed && w.chance(0.05) {
 			o.arrive(w.target(o.group)) // a proxy sends it once more
 		}
@@ -163,14 +172,14 @@ func (o *op) written(n *node, answer any, err error) {
 	})
 }
 
-// read is the answer to a read leaving its node, with the row that it has now.
+// read is the answer to a read leaving its node, with the rows that it has now.
 func (o *op) read(n *node, err error) {
 	w := o.c.w
 	if err != nil {
 		o.refused(n, err)
 		return
 	}
-	row, _, err := table.Get(n.db, api.TableID(o.group), o.command.Key)
+	rows, err := n.rows(o.group)
 	if err != nil {
 		w.history.find("node %s: %v", n.name, err)
 		return
@@ -179,9 +188,12 @@ func (o *op) read(n *node, err error) {
 		if o.c.op != o {
 			return // nobody waits for it
 		}
-		w.trace("read %d %s by %s: %d", o.group, o.command.Key, n.name, row.Version)
+		w.trace("read %d %v by %s: %v", o.group, o.keys, n.name, versions(o.keys, rows))
 		w.report.Reads++
-		w.history.read(o.group, o.command.Key, o.floor, row)
+		if len(o.keys) > 1 {
+			w.report.Scans++
+		}
+		w.history.read(o.group, o.floor, o.keys, rows)
 		o.finish()
 	})
 }

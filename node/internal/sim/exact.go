@@ -76,6 +76,9 @@ func (x *exact) ask(w *world, o *op) {
 	if g := n.gauges[o.group]; n.stepper != nil && g != nil {
 		c.Born = g.Commit.Load()
 	}
+	if c.Op == api.OpBatch {
+		return // it has no conditions
+	}
 	seen := api.Version{Table: api.TableID(o.group), Index: w.history.floor(o.group, c.Key)}
 	switch x.rng.IntN(6) {
 	case 0:
@@ -159,7 +162,7 @@ func (h *history) judge(group uint64, c *wire.Command, got table.Answer, now tim
 	if asked.command.Keyed {
 		keep = table.KeepKeyed
 	}
-	row := t.rows[c.Key]
+	row := t.version(c.Key, index-1)
 	switch {
 	case got.Code == api.CodeBehind:
 		if first != 0 && now-asked.began <= keep {
@@ -175,7 +178,7 @@ func (h *history) judge(group uint64, c *wire.Command, got table.Answer, now tim
 		if got.Code != "" || got.Version != index {
 			h.find("group %d: entry %d is answered with %+v, and its conditions hold: the row's version is %d", group, index, got, row)
 		}
-		t.rows[c.Key] = index
+		h.did(group, index, &asked.command)
 	case got.Code != api.CodePreconditionFailed || got.Version != row:
 		h.find("group %d: entry %d is answered with %+v, and its conditions do not hold: the row's version is %d", group, index, got, row)
 	}
@@ -189,5 +192,7 @@ func (h *history) failed(group uint64, id [16]byte, version uint64) {
 	first := t.first[id]
 	if first == 0 || t.entries[first-1].answer != (table.Answer{Code: api.CodePreconditionFailed, Version: version}) {
 		h.find("group %d: the client of request %s was told that the row has version %d, which entry %d does not say", group, id, version, first)
+		return
 	}
+	t.newest = max(t.newest, first)
 }

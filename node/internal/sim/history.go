@@ -1,13 +1,11 @@
 package sim
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
+	"tidal/node/api"
 	"tidal/node/internal/rafthost"
 	"tidal/node/internal/table"
 	"tidal/node/internal/wire"
@@ -48,19 +46,18 @@ type tableAt struct {
 type tableHistory struct {
 	entries []applied           // entry i+1
 	first   map[[16]byte]uint64 // first entry of each request: the one that counts
-	rows    map[string]uint64   // entry that last wrote each row
+	writes  map[string][]uint64 // entries that wrote or deleted each row
 	acked   map[[16]byte]uint64 // versions that clients were told
 	refused map[[16]byte]bool   // requests of which nothing may be done
-	newest  uint64              // highest of them
+	newest  uint64              // newest entry that a client saw the work of
 	floors  map[string]uint64   // by key, the newest version that a client was told or read
 	wants   map[[16]byte]want   // what clients asked for
 }
 
 type applied struct {
 	sum    [32]byte
-	key    string
-	value  []byte
-	answer table.Answer // code and version
+	rows   map[string]api.Change // what it did to each row; none if it did nothing
+	answer table.Answer          // code and version
 }
 
 func newHistory(groups []uint64) *history {
@@ -75,7 +72,7 @@ func newHistory(groups []uint64) *history {
 	for _, g := range groups {
 		h.tables[g] = &tableHistory{
 			first:   map[[16]byte]uint64{},
-			rows:    map[string]uint64{},
+			writes:  map[string][]uint64{},
 			acked:   map[[16]byte]uint64{},
 			refused: map[[16]byte]bool{},
 			floors:  map[string]uint64{},
@@ -175,7 +172,7 @@ func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer, now tim
 	}
 	got := table.Answer{Code: a.Code, Version: a.Version}
 	if e.Index == n+1 {
-		t.entries = append(t.entries, applied{sum: sum, key: c.Key, value: bytes.Clone(c.Value), answer: got})
+		t.entries = append(t.entries, applied{sum: sum, answer: got})
 		if t.refused[c.ID] {
 			h.find("group %d: request %s was refused as not done, and became entry %d", at.group, c.ID, e.Index)
 		}
@@ -187,8 +184,8 @@ func (h *history) apply(at replicaOf, e rafthost.Entry, a *table.Answer, now tim
 	}
 }
 
-// ack takes the answer to a write, and its version. floor is the newest version
-// that any client had been told when the write was first sent.
+// ack takes the answer to a write, and its version. floor is what newest was when
+// the write was first sent.
 func (h *history) ack(group uint64, c *wire.Command, floor, version uint64) {
 	t := h.tables[group]
 	if before, ok := t.acked[c.ID]; ok && before != version {
@@ -203,7 +200,9 @@ func (h *history) ack(group uint64, c *wire.Command, floor, version uint64) {
 		h.find("group %d: request %s became entry %d, though entry %d was acknowledged before it was sent", group, c.ID, version, floor)
 	}
 	t.newest = max(t.newest, version)
-	t.floors[c.Key] = max(t.floors[c.Key], version)
+	for key := range t.entries[version-1].rows {
+		t.floors[key] = max(t.floors[key], version)
+	}
 }
 
 // refuse takes that a client was told that nothing of its request was done, and
@@ -219,30 +218,8 @@ func (h *history) refuse(group uint64, id [16]byte) {
 // floor returns the newest version of a row that a client was told or read.
 func (h *history) floor(group uint64, key string) uint64 { return h.tables[group].floors[key] }
 
-// newest returns the newest version of a table that a client was told.
+// newest returns the newest entry of a table that a client saw the work of.
 func (h *history) newest(group uint64) uint64 { return h.tables[group].newest }
-
-// read takes what a linearizable read returned. floor is what floor was when it began.
-func (h *history) read(group uint64, key string, floor uint64, row table.Row) {
-	t := h.tables[group]
-	if row.Version < floor {
-		h.find("group %d: a read of %q gave version %d, though version %d was there before it began", group, key, row.Version, floor)
-		return
-	}
-	h.checkRow(group, key, row)
-	t.floors[key] = max(t.floors[key], row.Version)
-}
-
-func (h *history) checkRow(group uint64, key string, row table.Row) {
-	t := h.tables[group]
-	if row.Version == 0 {
-		return
-	}
-	if row.Version > uint64(len(t.entries)) || t.entries[row.Version-1].key != key ||
-		!bytes.Equal(t.entries[row.Version-1].value, row.Value) {
-		h.find("group %d: row %q is %q at version %d, which is not what that entry wrote", group, key, row.Value, row.Version)
-	}
-}
 
 // synced takes what a replica has on its disk after a sync.
 func (h *history) synced(at replicaOf, d durable) { h.durable[at] = d }
@@ -281,14 +258,7 @@ func (h *history) rest(at replicaOf, end tableAt, rows map[string]table.Row) {
 		}
 	}
 	h.hashes[at.group][at.replica] = end
-	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		h.checkRow(at.group, key, rows[key])
-	}
-	for _, key := range slices.Sorted(maps.Keys(t.rows)) {
-		if v := rows[key].Version; v != t.rows[key] {
-			h.find("group %d: replica %d ends with version %d of row %q, the last write to it is entry %d", at.group, at.replica, v, key, t.rows[key])
-		}
-	}
+	h.shows(at, end.applied, rows)
 }
 
 // acknowledged returns how many writes clients know to be done.

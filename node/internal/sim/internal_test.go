@@ -66,7 +66,7 @@ func TestHistory(t *testing.T) {
 	}{
 		{"as it should be", func(h *history) {
 			h.ack(2, two, 0, 2)
-			h.read(2, "k", 3, row)
+			h.read(2, 3, []string{"k"}, rows)
 			h.led(termOf{2, 1}, 1)
 			h.restarted(at, durable{1, 4, 4})
 			h.log(at, []uint64{1, 1, 2})
@@ -131,9 +131,13 @@ func TestHistory(t *testing.T) {
 			h.ack(2, c, 0, 5)
 		}, "does not hold it"},
 		{"a write before one that was done", func(h *history) { h.ack(2, two, 3, 2) }, "before it was sent"},
-		{"an old read", func(h *history) { h.read(2, "k", 3, table.Row{Version: 2, Value: []byte("two")}) }, "was there before"},
-		{"a read of nothing", func(h *history) { h.read(2, "k", 3, table.Row{}) }, "was there before"},
-		{"a read of what nobody wrote", func(h *history) { h.read(2, "k", 3, table.Row{Version: 3, Value: []byte("two")}) }, "not what that entry wrote"},
+		{"an old read", func(h *history) {
+			h.read(2, 3, []string{"k"}, map[string]table.Row{"k": {Version: 2, Value: []byte("two")}})
+		}, "was there before"},
+		{"a read of nothing", func(h *history) { h.read(2, 3, []string{"k"}, nil) }, "was there before"},
+		{"a read of what nobody wrote", func(h *history) {
+			h.read(2, 3, []string{"k"}, map[string]table.Row{"k": {Version: 3, Value: []byte("two")}})
+		}, "not what that entry wrote"},
 		{"a lost term", func(h *history) { h.restarted(at, durable{0, 4, 4}) }, "came back"},
 		{"a lost commit", func(h *history) { h.restarted(at, durable{1, 3, 4}) }, "came back"},
 		{"a lost row", func(h *history) { h.restarted(at, durable{1, 4, 3}) }, "came back"},
@@ -154,6 +158,78 @@ func TestHistory(t *testing.T) {
 			got := strings.Join(h.findings, "\n")
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestBatchHistory is TestHistory behind a batch, entry 5, that writes two rows, one of
+// them twice, and deletes one, and a write of one of them, entry 6.
+func TestBatchHistory(t *testing.T) {
+	at := replicaOf{2, 1}
+	c := &wire.Command{Op: api.OpBatch, ID: api.RequestID{5}, Value: wire.AppendChanges(nil, []api.Change{
+		{Key: "a", Value: []byte("one")}, {Key: "b", Value: []byte("five")}, {Key: "k", Delete: true}, {Key: "a", Value: []byte("five")},
+	})}
+	entry := rafthost.Entry{Index: 5, Term: 1, Data: wire.AppendCommand(nil, c)}
+	five := table.Row{Version: 5, Value: []byte("five")}
+	six := table.Row{Version: 6, Value: []byte("six")}
+	all := []string{"a", "b", "k"}
+	for _, test := range []struct {
+		name string
+		do   func(h *history)
+		want string
+	}{
+		{"as it should be", func(h *history) {
+			h.read(2, 4, all, map[string]table.Row{"k": {Version: 3, Value: []byte("three")}})
+			h.ack(2, c, 4, 5)
+			h.read(2, 5, all, map[string]table.Row{"a": five, "b": five})
+			h.read(2, 5, []string{"b"}, map[string]table.Row{"b": five})
+			h.read(2, 5, all, map[string]table.Row{"a": five, "b": six})
+			h.shows(at, 4, map[string]table.Row{"k": {Version: 3, Value: []byte("three")}})
+			h.shows(at, 5, map[string]table.Row{"a": five, "b": five})
+			h.shows(at, 6, map[string]table.Row{"a": five, "b": six})
+		}, ""},
+		{"a part is read", func(h *history) {
+			h.read(2, 4, all, map[string]table.Row{"a": five})
+		}, "no one entry"},
+		{"a deleted row is read", func(h *history) {
+			h.read(2, 4, all, map[string]table.Row{"a": five, "b": five, "k": {Version: 3, Value: []byte("three")}})
+		}, "no one entry"},
+		{"a deleted row is read later", func(h *history) {
+			h.ack(2, c, 4, 5)
+			h.read(2, h.newest(2), []string{"k"}, map[string]table.Row{"k": {Version: 3, Value: []byte("three")}})
+		}, "no one entry"},
+		{"a read that another read is ahead of", func(h *history) {
+			h.read(2, 4, []string{"b"}, map[string]table.Row{"b": six})
+			h.read(2, h.newest(2), all, map[string]table.Row{"a": five, "b": five})
+		}, "no one entry"},
+		{"a change that another one of the row is behind", func(h *history) {
+			h.read(2, 4, []string{"a"}, map[string]table.Row{"a": {Version: 5, Value: []byte("one")}})
+		}, "not what that entry wrote"},
+		{"a part is on the disk", func(h *history) { h.shows(at, 5, map[string]table.Row{"b": five}) }, `version 0 of row "a"`},
+		{"a deleted row is on the disk", func(h *history) {
+			h.shows(at, 5, map[string]table.Row{"a": five, "b": five, "k": {Version: 3, Value: []byte("three")}})
+		}, "the last write to it gave version 0"},
+		{"it is on the disk too soon", func(h *history) {
+			h.shows(at, 4, map[string]table.Row{"a": five, "k": {Version: 3, Value: []byte("three")}})
+		}, `version 5 of row "a"`},
+		{"it is done again, and answered as before", func(h *history) {
+			again := entry
+			again.Index = 7
+			h.apply(at, again, &table.Answer{Version: 5}, 0)
+			h.shows(at, 7, map[string]table.Row{"a": {Version: 7, Value: []byte("five")}, "b": {Version: 7, Value: []byte("five")}})
+		}, "at version 7, which is not what that entry wrote"},
+		{"it is refused", func(h *history) { h.refuse(2, c.ID) }, "refused as not done, and is entry 5"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := planted()
+			h.apply(at, entry, &table.Answer{Version: 5}, 0)
+			_, e := put(6, 6, "b", "six")
+			h.apply(at, e, &table.Answer{Version: 6}, 0)
+			test.do(h)
+			got := strings.Join(h.findings, "\n")
+			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("found %q, want %q", got, test.want)
 			}
 		})
 	}

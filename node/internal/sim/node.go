@@ -154,7 +154,7 @@ func (n *node) add(s *rafthost.Stepper, group uint64) error {
 	n.gauges[group] = o.Gauge
 	n.conf(group, &p)
 	n.w.history.restarted(replicaOf{group, id}, durable{p.Term, p.Commit, p.Applied})
-	return nil
+	return n.compare(replicaOf{group, id}, p.Applied)
 }
 
 // machine returns the machine of a table as the database has it.

@@ -23,6 +23,6 @@ func TestReshapingDefects(t *testing.T) {
 	}{
 		{"configuration not with rows", rafthost.ConfNotWithRows, []uint64{1, 2, 3, 4, 6, 7, 8, 9}},
 	} {
-		t.Run(d.name, func(t *testing.T) { hunt(t, sim.Options{Defect: d.defect, Reshape: true}, d.seeds) })
+		t.Run(d.name, func(t *testing.T) { hunt(t, sim.Options{Defect: d.defect, Reshape: true}, d.seeds, map[uint64]bool{}) })
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"tidal/node/api"
 	"tidal/node/internal/rafthost"
-	"tidal/node/internal/store"
 	"tidal/node/internal/table"
 )
 
@@ -27,7 +26,7 @@ const (
 	electionTicks = 5
 	tick          = 10 * time.Millisecond
 	clients       = 6
-	keys          = 4 // rows of a table
+	rowCount      = 4 // rows of a table
 
 	// MinAcked is how many writes a run must acknowledge, or nothing was tested.
 	MinAcked = 50
@@ -50,7 +49,9 @@ type Options struct {
 type Report struct {
 	Findings []string // broken promises, in the order of their discovery
 	Acked    int      // writes that clients know to be done
+	Batches  int      // those among them of several rows
 	Reads    int      // linearizable reads that were answered
+	Scans    int      // those among them of all rows
 	Resent   int      // requests that were sent again
 	Leaders  int      // elections won
 	Crashes  int      // nodes that crashed
@@ -79,7 +80,8 @@ type world struct {
 	rosters map[uint64]*roster // of each group
 	clients []*client
 	faults  faults
-	exact   *exact // nil: clients ask for nothing but plain writes, and no time is lost
+	exact   *exact   // nil: clients ask for nothing but plain writes, and no time is lost
+	batches *batches // nil: all requests are of one row
 	// logCache is small in some runs, so that logs are read from the disk.
 	logCache int
 	// logBytes too, so that replicas need snapshots.
@@ -103,7 +105,7 @@ func Run(o Options) Report {
 		w.groups = append(w.groups, uint64(i)+2)
 	}
 	w.history = newHistory(w.groups)
-	w.exact = newExact(w)
+	w.exact, w.batches = newExact(w), newBatches(w)
 	w.history.reshapes = o.Reshape
 	names := []string{"a", "b", "c"}
 	if o.Reshape {
@@ -261,14 +263,8 @@ func (n *node) show(group uint64) error {
 	if err != nil {
 		return err
 	}
-	rows := map[string]table.Row{}
-	lo := store.GroupKey(group, table.SubRow)
-	if err := n.db.Scan(lo, store.GroupEnd(group, table.SubRow), func(k, _ []byte) error {
-		key := string(k[len(lo):])
-		var err error
-		rows[key], _, err = table.Get(n.db, id, key)
-		return err
-	}); err != nil {
+	rows, err := n.rows(group)
+	if err != nil {
 		return err
 	}
 	if err := n.readLog(group); err != nil {

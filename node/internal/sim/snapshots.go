@@ -128,10 +128,24 @@ func (n *node) install(parts [][]byte, done func(error)) {
 			if derr := st.Drop(); derr != nil {
 				n.w.history.find("node %s: drop a stage: %v", n.name, derr)
 			}
+			if err == nil {
+				n.installed(st.Head().Group)
+			}
 			done(err)
 		})
 	})
 	n.wake()
+}
+
+// installed gives the history the rows of a replica that a snapshot brought.
+func (n *node) installed(group uint64) {
+	p, here := n.stepper.Progress(group)
+	if !here {
+		return
+	}
+	if err := n.compare(replicaOf{group, p.Replica}, p.Applied); err != nil {
+		n.w.history.find("node %s: %v", n.name, err)
+	}
 }
 
 // arriving is a table that comes as a snapshot.

@@ -122,7 +122,7 @@ func TestDefects(t *testing.T) {
 	for name, defect := range map[string]table.Defect{
 		"born not compared": table.BornNotCompared, "hash not compared": table.HashNotCompared,
 		"forgotten early": table.ForgottenEarly, "answer of a failed condition not kept": table.AnswerNotKept,
-		"batch unseen":  table.BatchUnseen,
+		"batch unseen": table.BatchUnseen, "batch again": table.BatchAgain, "batch short": table.BatchShort,
 		"value flipped": table.ValueFlipped,
 	} {
 		t.Run(name, func(t *testing.T) {
