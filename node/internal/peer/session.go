@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,10 +181,12 @@ func unexpected(kind wire.FrameKind) error {
 }
 
 // send queues a frame of a connection for calls, and writes it unless somebody writes:
-// a goroutine of its own would have to be woken for each.
+// a goroutine of its own would have to be woken for each. Those who are ready to run may
+// have a frame for the same write.
 func (s *session) send(ctx context.Context, it item) error {
 	mine, err := s.queue.wait(ctx, it)
 	if mine {
+		runtime.Gosched()
 		for round := 1; ; round++ {
 			wrote := s.drain(maxUnheard-s.unheard(), maxDirect)
 			if !s.queue.written(wrote > 0 && round < directRounds) {
@@ -247,6 +250,7 @@ func (s *session) write(p pace) error {
 			}
 			return s.flush(buf)
 		case <-s.queue.wake:
+			runtime.Gosched() // as send does
 			buf = beats.due(buf)
 		case <-p.along:
 			if beats.soon() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -88,6 +89,9 @@ func (h *Host) Run(ctx context.Context) (err error) {
 			ticked = true
 		case <-due.C:
 		case <-h.wake:
+			// Those who are ready to run may have something for the same pass, and then
+			// share its sync.
+			runtime.Gosched()
 		}
 		load := h.stepper.o.DB.Load()
 		h.stepper.Slow(load >= store.LoadHeavy)

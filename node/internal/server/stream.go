@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -305,6 +306,9 @@ func (st *stream) push(frame []byte) error {
 		return nil // who writes takes it along
 	}
 	o.writing = true
+	o.Unlock()
+	runtime.Gosched() // those who are ready to run may have an answer for the same write
+	o.Lock()
 	for len(o.buf) > 0 && !o.closed {
 		b := o.buf
 		o.buf = o.spare
