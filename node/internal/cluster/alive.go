@@ -17,7 +17,7 @@ import (
 const (
 	suspectAfter = 300 * time.Millisecond // a node that says nothing for so long is dead
 	stallAfter   = time.Second            // one whose loop stands still for so long, too
-	looks        = 6                      // how often a node looks within suspectAfter, while one is silent
+	looks        = 6                      // how often a node looks within suspectAfter, once one may be dead at the next
 )
 
 // Why a node counts as dead.
@@ -168,20 +168,23 @@ func (s *pulses) refuse(inc api.Incarnation) {
 	}
 }
 
-// look counts the time since the last look against those of whom nothing came. A
-// look that comes later than it was due counts against nobody: what came meanwhile
-// may not have been read. It reports whether somebody died or came back.
-func (s *pulses) look(elapsed, due time.Duration, heard func(node string) (api.Incarnation, time.Time)) (changed bool) {
+// look counts the time since the last look, or since their last word, against those of
+// whom nothing came. A look that comes later than it was due counts against nobody:
+// what came meanwhile may not have been read. It reports whether somebody died or came
+// back.
+func (s *pulses) look(now time.Time, elapsed, due time.Duration, heard func(node string) (api.Incarnation, time.Time)) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	late := elapsed > due*3/2
+	if elapsed > due*3/2 {
+		elapsed = 0
+	}
 	for _, node := range slices.Sorted(maps.Keys(s.mu.of)) {
 		p := s.mu.of[node]
 		inc, at := heard(node)
 		switch {
 		case inc == p.inc && at.After(p.heard):
-			p.heard, p.silent = at, 0
-		case !late:
+			p.heard, p.silent = at, min(now.Sub(at), elapsed)
+		default:
 			p.silent += elapsed
 		}
 		changed = s.settleLocked(p) || changed
@@ -189,14 +192,14 @@ func (s *pulses) look(elapsed, due time.Duration, heard func(node string) (api.I
 	return changed
 }
 
-// next is the time until the next look: twice as long while nobody who lives is
-// silent, since looks are much of what an idle node does.
+// next is the time until the next look: twice as long while nobody can be dead by
+// then, since looks are much of what an idle node does.
 func (s *pulses) next() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	every := s.suspect / looks
 	for _, p := range s.mu.of {
-		if p.silent > 0 && !p.dead() {
+		if p.silent+2*every > s.suspect && !p.dead() {
 			return every
 		}
 	}
@@ -293,7 +296,7 @@ func (c *Cluster) watchPeers(ctx context.Context) error {
 		case <-t.C:
 		}
 		now := time.Now()
-		changed := c.pulses.look(now.Sub(last), due, c.o.Net.Heard)
+		changed := c.pulses.look(now, now.Sub(last), due, c.o.Net.Heard)
 		if last = now; changed {
 			c.changed.fire()
 		}

@@ -49,7 +49,7 @@ func (p *patient) hears() { p.at = p.now }
 func (p *patient) looks(times int, every time.Duration) {
 	for range times {
 		p.now = p.now.Add(every)
-		p.look(every, suspectAfter/looks, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
+		p.look(p.now, every, suspectAfter/looks, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
 	}
 }
 
@@ -72,7 +72,7 @@ func TestSilenceIsADeath(t *testing.T) {
 	p.is("b.4 lives")
 	p.looks(5, 50*time.Millisecond)
 	p.hears() // any byte will do
-	p.looks(6, 50*time.Millisecond)
+	p.looks(5, 50*time.Millisecond)
 	p.is()
 	p.looks(1, 50*time.Millisecond)
 	p.is("b is dead")
@@ -83,31 +83,33 @@ func TestSilenceIsADeath(t *testing.T) {
 	p.is("b.4 lives")
 }
 
-// TestLooksAreFewWhileAllAreHeard: and a look that was due so late counts.
+// TestLooksAreFewWhileAllAreHeard: and none comes later than a death, which is counted
+// from the last word.
 func TestLooksAreFewWhileAllAreHeard(t *testing.T) {
 	p := watching(t)
 	p.is("b.4 lives")
 	step := suspectAfter / looks
-	next := func(when string, want time.Duration) {
+	look := func(due time.Duration) {
 		t.Helper()
-		if got := p.next(); got != want {
-			t.Errorf("%s: the next look is due in %v, want %v", when, got, want)
+		if got := p.next(); got != due {
+			t.Errorf("%v after the last word: the next look is due in %v, want %v", p.now.Sub(p.at), got, due)
 		}
+		p.now = p.now.Add(due)
+		p.look(p.now, due, due, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
 	}
-	p.looks(1, step)
-	next("b lives", 2*step)
-	p.now = p.now.Add(2 * step)
-	p.look(2*step, 2*step, func(string) (api.Incarnation, time.Time) { return p.inc, p.at })
-	if p.mu.of["b"].silent != 2*step {
-		t.Errorf("silent for %v after a look that was due after %v", p.mu.of["b"].silent, 2*step)
+	look(2 * step)
+	look(2 * step)
+	p.at = p.now.Add(step)
+	look(2 * step)
+	if got := p.mu.of["b"].silent; got != step {
+		t.Errorf("silent for %v, %v after the last word", got, step)
 	}
-	next("b is silent", step)
-	p.hears()
-	p.looks(1, step)
-	next("b is heard", 2*step)
-	p.looks(looks, step)
+	look(2 * step)
+	look(2 * step)
+	p.is()
+	look(step)
 	p.is("b is dead")
-	next("b is dead", 2*step)
+	look(2 * step)
 }
 
 // TestLateLooksCountAgainstNobody: a node that stands still, or gets no processor,

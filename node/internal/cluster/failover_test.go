@@ -30,7 +30,7 @@ func TestSilentOwnerIsReplaced(t *testing.T) {
 		for _, name := range []string{"t0", "t1", "t2"} {
 			took += b.within(time.Second, "another owner of "+name, func() bool { o := b.routed(other, name); return o != gone && o != "" })
 		}
-		if took > 500*time.Millisecond {
+		if took > 800*time.Millisecond { // mostly 300, and twice that when two stand at once
 			t.Errorf("it took %v", took)
 		}
 		began := time.Now()

@@ -211,10 +211,11 @@ func (l *looking) lag(x *sight, all []copied) (silent int) {
 	if !l.fresh {
 		return len(all)
 	}
-	now, ok := l.is.at(x.of.ID)
-	if ok {
-		x.frontier = float64(now)
+	now, _ := l.is.at(x.of.ID)
+	if now == 0 { // nobody knows how far the table is
+		return len(all)
 	}
+	x.frontier = float64(now)
 	for _, r := range all {
 		p, here := l.now[r.node].positions.at(x.of.ID)
 		if !here {
@@ -225,7 +226,7 @@ func (l *looking) lag(x *sight, all []copied) (silent int) {
 			x.lag = behind
 		}
 	}
-	if before, had := l.was.at(x.of.ID); ok && had && l.took > 0 {
+	if before, had := l.was.at(x.of.ID); had && l.took > 0 {
 		x.writes = float64(now-min(now, before)) / l.took
 	}
 	if x.owner != nobody && len(l.now[x.owner].late) > 0 {
