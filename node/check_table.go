@@ -29,9 +29,9 @@ const (
 // CheckTable compares the replicas of a table at one place in its order, and has those
 // that differ from most others serve nothing any more.
 func (n *node) CheckTable(ctx context.Context, name string) (api.TableCheck, error) {
-	info, ok := n.cluster.View().TableNamed(name)
-	if !ok {
-		return api.TableCheck{}, &api.Error{Code: api.CodeTableNotFound, Message: "there is no table " + name}
+	info, err := n.cluster.Named(ctx, name)
+	if err != nil {
+		return api.TableCheck{}, err
 	}
 	check, _, err := n.checkTable(ctx, info, false)
 	return check, err

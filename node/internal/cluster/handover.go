@@ -90,9 +90,9 @@ func (c *Cluster) HandTable(ctx context.Context, name string, o api.HandOver, by
 	if err != nil {
 		return api.Table{}, err
 	}
-	t, ok := c.View().TableNamed(name)
-	if !ok {
-		return api.Table{}, noTable(name)
+	t, err := c.Named(ctx, name)
+	if err != nil {
+		return api.Table{}, err
 	}
 	if o.ID != nil && *o.ID != t.ID {
 		return api.Table{}, &api.Error{Code: api.CodePreconditionFailed, Message: fmt.Sprintf("table %s is another one now, with the id %s", name, t.ID)}

@@ -387,7 +387,7 @@ func TestBorn(t *testing.T) {
 	w := newWorld(t)
 	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
 	c := still(w.state.View())
-	table, _ := c.TableID("t")
+	table, _ := c.TableID(t.Context(), "t")
 	here := &holder{}
 	c.o.Tables = here
 	c.directory.heard(inc("b", 1), &wire.Heartbeat{Full: true, Owned: []wire.Owned{{Table: table, Term: 2, Frontier: 70}}})

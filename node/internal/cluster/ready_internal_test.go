@@ -26,7 +26,7 @@ func TestReadyWithAllItsTables(t *testing.T) {
 	if in := readiness(c); len(in.Tables) != 1 || in.Tables[0] != want[0] {
 		t.Errorf("held up by %+v, want %+v", in.Tables, want)
 	}
-	table, _ := c.TableID("t")
+	table, _ := c.TableID(t.Context(), "t")
 	c.expect(table)
 	c.reconciled = c.View()
 	here.open, here.Replica = true, Replica{Name: "t", ID: table, Applied: 3}
@@ -49,7 +49,7 @@ func TestFrontierOfTheLease(t *testing.T) {
 	w := newWorld(t)
 	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
 	c := still(w.state.View())
-	table, _ := c.TableID("t")
+	table, _ := c.TableID(t.Context(), "t")
 	here := &holder{open: true, Replica: Replica{Name: "t", ID: table, Applied: 5, Moved: time.Second}}
 	c.o.Tables, c.o.Host, c.reconciled = here, &rafthost.Host{}, c.View()
 	c.mu.meta.Lead()
@@ -78,7 +78,7 @@ func TestSilenceIsNoLeaderless(t *testing.T) {
 	}
 	w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b"}})
 	c := still(w.state.View())
-	table, _ := c.TableID("t")
+	table, _ := c.TableID(t.Context(), "t")
 	c.o.Tables, c.o.Node = &holder{open: true, Replica: Replica{Name: "t", ID: table}}, "a"
 	held := func() bool {
 		in := readiness(c)
@@ -104,7 +104,7 @@ func TestUnsetFrontier(t *testing.T) {
 		w := newWorld(t)
 		w.do(wire.MetaCommand{Kind: wire.MetaCreateTable, Name: "t", Nodes: []string{"a", "b", "c"}})
 		c := still(w.state.View())
-		table, _ := c.TableID("t")
+		table, _ := c.TableID(t.Context(), "t")
 		c.o.Tables = &holder{open: true, Replica: Replica{Name: "t", ID: table, Applied: 5, Commit: 5}}
 		c.o.Host, c.reconciled, c.o.UnsetFrontier = &rafthost.Host{}, c.View(), unset
 		c.mu.meta.Lead()

@@ -24,12 +24,12 @@ const (
 // MoveReplica has a replica of a table go from one node to another. It returns once
 // that is decided; the table's owner then carries it out, step by step.
 func (c *Cluster) MoveReplica(ctx context.Context, table, from, to string) (api.Table, error) {
-	t, ok := c.View().TableNamed(table)
-	if !ok {
-		return api.Table{}, noTable(table)
+	t, err := c.Named(ctx, table)
+	if err != nil {
+		return api.Table{}, err
 	}
 	cmd := &wire.MetaCommand{Kind: wire.MetaMoveReplica, ID: newID(), Table: t.ID, From: from, To: to}
-	if _, err := c.propose(ctx, cmd); err != nil {
+	if _, err = c.propose(ctx, cmd); err != nil {
 		return api.Table{}, err
 	}
 	return c.Table(ctx, table)

@@ -12,8 +12,8 @@ import (
 	"tidal/node/internal/wire"
 )
 
-// rollFresh bounds how long a node waits to have applied what the meta leader has.
-const rollFresh = 5 * time.Second
+// freshPatience bounds how long a node waits to have applied what the meta leader has.
+const freshPatience = 5 * time.Second
 
 // heardRolls is when the meta leader last heard the holder of a roll's lock, on
 // its own monotonic clock and in memory alone.
@@ -61,7 +61,7 @@ func (c *Cluster) Fresh(ctx context.Context) error {
 // fresh is Fresh that also tells the leader that the holder of a roll's epoch lives.
 // It returns what the leader said.
 func (c *Cluster) fresh(ctx context.Context, epoch uint64) (wire.MetaRead, error) {
-	ctx, cancel := context.WithTimeout(ctx, rollFresh)
+	ctx, cancel := context.WithTimeout(ctx, freshPatience)
 	defer cancel()
 	var said wire.MetaRead
 	for {

@@ -34,17 +34,33 @@ func (c *Cluster) CreateTable(ctx context.Context, name string, s api.TableSetti
 
 // DropTable removes a table for ever. It returns once no live node routes to it.
 func (c *Cluster) DropTable(ctx context.Context, name string) error {
-	t, ok := c.View().TableNamed(name)
-	if !ok {
-		return noTable(name)
-	}
 	ctx, cancel := context.WithTimeout(ctx, api.Patience)
 	defer cancel()
+	t, err := c.Named(ctx, name)
+	if err != nil {
+		return err
+	}
 	cmd := &wire.MetaCommand{Kind: wire.MetaDropTable, ID: newID(), Name: name, Table: t.ID}
-	if _, err := c.propose(ctx, cmd); err != nil {
+	if _, err = c.propose(ctx, cmd); err != nil {
 		return err
 	}
 	return c.everywhere(ctx, name, t.ID, false)
+}
+
+// Named returns the table that has a name now. Before it says that there is none, it has
+// all that the meta group had agreed on when it was called: this node may have stood
+// still, or may be new. Errors: table-not-found, and not-ready if nobody can say.
+func (c *Cluster) Named(ctx context.Context, name string) (*wire.Table, error) {
+	if t, ok := c.View().TableNamed(name); ok {
+		return t, nil
+	}
+	if err := c.Fresh(ctx); err != nil {
+		return nil, err
+	}
+	if t, ok := c.View().TableNamed(name); ok {
+		return t, nil
+	}
+	return nil, noTable(name)
 }
 
 func noTable(name string) *api.Error {
@@ -131,9 +147,9 @@ func (c *Cluster) answerAwait(ctx context.Context, payload []byte) error {
 
 // Table describes a table.
 func (c *Cluster) Table(ctx context.Context, name string) (api.Table, error) {
-	info, ok := c.View().TableNamed(name)
-	if !ok {
-		return api.Table{}, noTable(name)
+	info, err := c.Named(ctx, name)
+	if err != nil {
+		return api.Table{}, err
 	}
 	t := c.describe(info, c.places())
 	lags, err := c.lags(ctx, info.ID, t.Owner)
@@ -257,11 +273,11 @@ func (c *Cluster) statusHead() api.Status {
 	return s
 }
 
-// TableID returns the id that a table's name has now.
-func (c *Cluster) TableID(name string) (api.TableID, bool) {
-	t, ok := c.View().TableNamed(name)
-	if !ok {
-		return 0, false
+// TableID returns the id that a table's name has now; its errors are Named's.
+func (c *Cluster) TableID(ctx context.Context, name string) (api.TableID, error) {
+	t, err := c.Named(ctx, name)
+	if err != nil {
+		return 0, err
 	}
-	return t.ID, true
+	return t.ID, nil
 }

@@ -18,6 +18,9 @@ type directory struct {
 		tables  map[string]router.Route
 		detours map[string]string
 		changed chan struct{}
+		asked   int           // calls of Fresh
+		late    *router.Route // of table t, which only Fresh finds
+		unsure  error         // of Fresh
 	}
 }
 
@@ -33,6 +36,17 @@ func (d *directory) Find(table string) (router.Route, bool) {
 	defer d.mu.Unlock()
 	r, ok := d.mu.tables[table]
 	return r, ok
+}
+
+// Fresh implements router.Directory: it finds what late holds, or fails as it says.
+func (d *directory) Fresh(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.asked++
+	if d.mu.late != nil {
+		d.mu.tables["t"] = *d.mu.late
+	}
+	return d.mu.unsure
 }
 
 func (d *directory) Changed() <-chan struct{} {

@@ -19,9 +19,12 @@ type Route struct {
 // Directory knows which tables there are and who owns them. It is asked once or
 // more for every request, so both methods must be cheap.
 type Directory interface {
-	// Find returns the route of the table with this name; false: there is no
-	// such table, for certain.
+	// Find returns the route of the table with this name; false: there is none that
+	// this node knows of.
 	Find(table string) (Route, bool)
+	// Fresh returns once this node knows of all tables that were there when it was
+	// called, or with an *api.Error.
+	Fresh(ctx context.Context) error
 	// Changed returns a channel that is closed at the next change of tables,
 	// leases or ownership.
 	Changed() <-chan struct{}

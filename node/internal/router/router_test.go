@@ -135,6 +135,31 @@ func TestUnknownTable(t *testing.T) {
 		if api.CodeOf(err) != api.CodeTableNotFound || time.Since(start) != 0 {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
+		if g.dir.mu.asked != 1 {
+			t.Errorf("the meta group was asked %d times", g.dir.mu.asked)
+		}
+		g.dir.mu.unsure = &api.Error{Code: api.CodeNotReady}
+		if _, err = g.Do(t.Context(), put()); api.CodeOf(err) != api.CodeNotReady {
+			t.Errorf("nobody can say whether there is a table: %v", err)
+		}
+		local := put()
+		local.Op, local.Local = api.OpGet, true
+		if _, err = g.Do(t.Context(), local); api.CodeOf(err) != api.CodeTableNotFound {
+			t.Errorf("a local read: %v", err)
+		}
+	})
+}
+
+// TestTableThatIsNewHere: a node that has not heard of a table yet, as after it stood
+// still, does not say that there is none.
+func TestTableThatIsNewHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		late := routeTo("a", 100)
+		g.dir.mu.late = &late
+		if _, err := g.Do(t.Context(), put()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

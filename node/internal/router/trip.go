@@ -29,6 +29,7 @@ type trip struct {
 	req   *api.Request
 	fixed bool // Born is the client's word: an attempt before this trip may have been applied
 
+	sure   bool // what the directory does not know of was not there when the request came
 	caught bool // the request was sent again at once with a newer Born, since the last look
 
 	asked   []target   // that failed since the last look; each is asked once between two looks
@@ -50,7 +51,10 @@ func (t *trip) run(ctx context.Context) (*api.Response, error) {
 		changed := t.r.o.Directory.Changed()
 		route, ok := t.r.o.Directory.Find(t.req.Table)
 		if !ok {
-			return nil, t.final(unknownTable(t.req.Table))
+			if err := t.missing(ctx); err != nil {
+				return nil, t.final(err)
+			}
+			continue
 		}
 		if !t.pin(route) {
 			return nil, t.final(dropped(t.req.Table))
@@ -71,6 +75,16 @@ func (t *trip) run(ctx context.Context) (*api.Response, error) {
 			return nil, t.final(err)
 		}
 	}
+}
+
+// missing is what the client is told of a table that this node does not know of, once it
+// is sure that there was none when the request came.
+func (t *trip) missing(ctx context.Context) error {
+	if t.sure || t.req.Local {
+		return unknownTable(t.req.Table)
+	}
+	t.sure = true
+	return t.r.o.Directory.Fresh(ctx)
 }
 
 // pin ties the request to the life of the table in which it was accepted, since

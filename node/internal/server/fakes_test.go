@@ -160,8 +160,14 @@ func (b *below) After(id string) ([]api.Event, string, <-chan struct{}, error) {
 	return []api.Event{{ID: "a.1.00000000/2", Kind: api.EventOwner, To: "b"}}, "a.1.00000000/2", nil, nil
 }
 
-func (b *below) Health(c server.Check) (answer api.Health)     { b.check = c; return b.health }
-func (b *below) tableID(name string) (id api.TableID, ok bool) { return 2, name == "t" }
+func (b *below) Health(c server.Check) (answer api.Health) { b.check = c; return b.health }
+
+func (b *below) tableID(_ context.Context, name string) (api.TableID, error) {
+	if name != "t" {
+		return 0, &api.Error{Code: api.CodeTableNotFound, Message: "there is no table " + name}
+	}
+	return 2, nil
+}
 
 func (b *below) Nodes(context.Context) ([]api.Node, error) {
 	return []api.Node{{Member: api.Member{Node: "a"}, Owned: 2}}, b.err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
@@ -171,7 +172,7 @@ func (x *exchange) identify(req *api.Request) error {
 		if len(known) > 0 {
 			return badRequest("header %s goes with an %s", api.HeaderPosition, api.HeaderIdempotency)
 		}
-		return x.s.identify(req, x.who, "")
+		return x.s.identify(x.r.Context(), req, x.who, "")
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > api.MaxIdem {
 		return badRequest("header %s has 1 to %d bytes and stands once", api.HeaderIdempotency, api.MaxIdem)
@@ -183,20 +184,20 @@ func (x *exchange) identify(req *api.Request) error {
 		}
 		req.Born = at
 	}
-	return x.s.identify(req, x.who, keys[0])
+	return x.s.identify(x.r.Context(), req, x.who, keys[0])
 }
 
 // identify gives a write its id: a new one, or the one that its Idempotency-Key had
 // before. The id covers the table's id, so that a name that is made again starts
 // anew. Born is the position that the client names, if it names one.
-func (s *Server) identify(req *api.Request, who api.Principal, key string) error {
+func (s *Server) identify(ctx context.Context, req *api.Request, who api.Principal, key string) error {
 	if key == "" {
 		req.ID = s.o.NewID()
 		return nil
 	}
-	table, ok := s.o.TableID(req.Table)
-	if !ok {
-		return &api.Error{Code: api.CodeTableNotFound, Message: "there is no table " + req.Table}
+	table, err := s.o.TableID(ctx, req.Table)
+	if err != nil {
+		return err
 	}
 	req.Keyed = true
 	req.ID = keyedID(table, who.Name, key)

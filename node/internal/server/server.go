@@ -79,8 +79,8 @@ type Options struct {
 	Level   Level
 
 	Programs Programs
-	// TableID is the id that a table's name has now.
-	TableID func(name string) (api.TableID, bool)
+	// TableID is the id that a table's name has now. Its errors are *api.Error.
+	TableID func(ctx context.Context, name string) (api.TableID, error)
 	// CheckTable compares the replicas of a table. Its errors are *api.Error.
 	CheckTable func(ctx context.Context, name string) (api.TableCheck, error)
 	// Identify names who sits at the other end of a connection by its verified

@@ -104,7 +104,7 @@ func (a *rowCall) serve(ctx context.Context, c *wire.Call) (payload []byte, err 
 		req.Value = nil
 	}
 	if req.Op.Writes() {
-		if err = a.st.s.identify(req, a.st.who, q.Idem); err != nil {
+		if err = a.st.s.identify(ctx, req, a.st.who, q.Idem); err != nil {
 			return nil, err
 		}
 	}
