@@ -13,8 +13,10 @@ import (
 	"tidal/node/api"
 )
 
-// lockRest is the time between two looks at a lock that somebody else has.
-const lockRest = 10 * time.Millisecond
+const (
+	lockRest = 10 * time.Millisecond // between two tries for a lock that somebody else has
+	lookMost = 5 * time.Second       // for whoever looks at a lock to be done with that
+)
 
 // errHeld is returned for a lock that another process holds.
 var errHeld = errors.New("another process holds the lock")
@@ -114,7 +116,7 @@ func (f *File) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, c ap
 		return r, err
 	}
 	if a == api.RollStart || a == api.RollTake {
-		if err = f.hold(c.By, c.Force); err != nil {
+		if err = f.hold(ctx, c.By, c.Force); err != nil {
 			return r, err
 		}
 	}
@@ -152,19 +154,25 @@ func (f *File) lock(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the journal: %w", err)
 	}
+	if err = awaitLock(ctx, mutex); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the journal: %w", err), mutex.Close())
+	}
+	return mutex, nil
+}
+
+// awaitLock takes the lock of a file once nobody has it.
+func awaitLock(ctx context.Context, file *os.File) error {
 	t := time.NewTicker(lockRest)
 	defer t.Stop()
 	for {
-		if err = lockFile(mutex); err == nil {
-			return mutex, nil
-		}
+		err := lockFile(file)
 		if !errors.Is(err, errHeld) {
-			return nil, errors.Join(fmt.Errorf("lock the journal: %w", err), mutex.Close())
+			return err
 		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("lock the journal: %w", err), context.Cause(ctx), mutex.Close())
+			return errors.Join(err, context.Cause(ctx))
 		}
 	}
 }
@@ -183,16 +191,12 @@ func (f *File) Holder() (alive bool, who string) {
 	b := make([]byte, 256)
 	n, _ := held.ReadAt(b, 0) // who it is helps, and is not needed
 	who = "process " + strings.TrimSpace(string(b[:n]))
-	if err = lockFile(held); err != nil {
-		return true, who
-	}
-	_ = unlockFile(held) // closed right after
-	return false, who
+	return lookAtLock(held) != nil, who
 }
 
 // hold takes the lock that says that this process lives, by force also from one that
-// lives.
-func (f *File) hold(by string, force bool) error { //nolint:revive // by force is what is said
+// lives. Changes are made one at a time, so whoever else has it now only looks.
+func (f *File) hold(ctx context.Context, by string, force bool) error { //nolint:revive // by force is what is said
 	if f.holder != nil {
 		return nil
 	}
@@ -205,7 +209,9 @@ func (f *File) hold(by string, force bool) error { //nolint:revive // by force i
 	if err != nil {
 		return fmt.Errorf("take the lock: %w", err)
 	}
-	err = lockFile(h)
+	ctx, cancel := context.WithTimeout(ctx, lookMost)
+	defer cancel()
+	err = awaitLock(ctx, h)
 	if err == nil {
 		text := fmt.Sprintf("%d of %s, since %s", os.Getpid(), by, time.Now().UTC().Format(time.RFC3339))
 		err = errors.Join(h.Truncate(0), writeAt(h, text))
