@@ -177,6 +177,13 @@ func (w *rolling) holder(r *api.Roll) string {
 	return ""
 }
 
+// seesProcess reports whether the journal knows of an operator whether its process lives,
+// and not only for how long nobody has heard it.
+func (w *rolling) seesProcess() bool {
+	_, ok := w.cl.(*generic.File)
+	return ok
+}
+
 // prepare fits a runner to the kind of its cluster.
 func (w *rolling) prepare(r *roll.Runner) {
 	g, ok := w.tidal.(*generic.Cluster)

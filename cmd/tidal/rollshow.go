@@ -181,7 +181,9 @@ func (w *rolling) printRolls(list []api.Roll) error {
 		if r.Ask != "" {
 			status += ", asked to " + r.Ask
 		}
-		if silent, _ := r.Alone(); silent >= sayAlone {
+		if silent, gone := r.Alone(); gone && w.seesProcess() {
+			status += ", operator gone"
+		} else if silent >= sayAlone {
 			status += ", operator silent for " + silent.Round(time.Second).String()
 		}
 		rows = append(rows, []string{
@@ -242,7 +244,7 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 		return err
 	}
 	if _, alone := r.Alone(); alone {
-		w.app.say("%s", aloneText(&r))
+		w.app.say("%s", w.aloneText(&r))
 	}
 	p, err := planOf(&r)
 	if err != nil {
@@ -265,7 +267,10 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 }
 
 // aloneText says that the operator of a roll is gone, and what to do.
-func aloneText(r *api.Roll) string {
+func (w *rolling) aloneText(r *api.Roll) string {
+	if w.seesProcess() {
+		return fmt.Sprintf("the process of %s has ended, and nothing goes on without it: `tidal roll resume` does", r.By)
+	}
 	silent, _ := r.Alone()
 	return fmt.Sprintf("nobody has heard %s for %s, and nothing goes on without it: `tidal roll resume` does", r.By, silent.Round(time.Second))
 }
@@ -331,7 +336,7 @@ func (w *rolling) sayAlone(r *api.Roll, was bool) bool {
 	_, alone := r.Alone()
 	switch {
 	case alone && !was:
-		w.app.say("%s", aloneText(r))
+		w.app.say("%s", w.aloneText(r))
 	case was && !alone:
 		w.app.say("%s is heard again", r.By)
 	}
