@@ -205,8 +205,10 @@ func (r *Runner) watched(ctx context.Context) error {
 	defer func() { end(); _ = g.Wait() }() // the function returns no error
 	c.enter(canaryBefore)
 	g.Go(func() error { c.run(life); return nil })
-	began := time.Now()
-	for rest := c.Around; rest > 0 || c.report().Before.Attempts == 0 && time.Since(began) < r.Plan.Options.Stall; rest -= canaryLook {
+	for began := time.Now(); time.Since(began) < c.Around || c.report().Before.Attempts == 0 && time.Since(began) < r.Plan.Options.Stall; {
+		if err := r.asked(ctx); err != nil {
+			return r.giveUp(ctx, err)
+		}
 		if !sleep(ctx, canaryLook) {
 			return context.Cause(ctx)
 		}
@@ -224,10 +226,20 @@ func (r *Runner) watched(ctx context.Context) error {
 	c.enter(canaryDuring)
 	err := r.all(ctx)
 	c.enter(canaryAfter)
-	if err == nil && !sleep(ctx, c.Around) {
-		return context.Cause(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	for began := time.Now(); time.Since(began) < c.Around; {
+		if r.asked(ctx) != nil && ctx.Err() == nil { // nothing is left to do, and so nothing to pause
+			r.say(Event{Event: "note", Note: fmt.Sprintf("the canary has looked for %s after the last node, and not for %s: asked to stop",
+				time.Since(began).Round(canaryLook), c.Around)})
+			return nil
+		}
+		if !sleep(ctx, canaryLook) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // addCanary adds to the report what the canary met, and says what nobody counted.
