@@ -228,7 +228,10 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 	}
 	end.Data, end.Why = data, clip(end.Why, api.MaxRollText)
 	if _, endErr := r.Journal.ChangeRoll(ctx, api.RollEnd, r.Roll.ID, end); endErr != nil {
-		err = errors.Join(err, fmt.Errorf("note the end of the roll: %w", endErr))
+		if trouble != nil {
+			trouble.Hint = fmt.Sprintf("its lock is free within %s: then `tidal roll resume`, from where all nodes can be reached", api.RollSilence)
+		}
+		err = errors.Join(err, fmt.Errorf("the journal could not be told, and says that the roll goes on: %w", endErr))
 	}
 	return report, err
 }

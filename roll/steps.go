@@ -414,29 +414,28 @@ func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
 			return err
 		}
 	}
-	r.resumeAs(ctx, id, &d)
 	if err := r.giveBack(ctx, id); err != nil {
 		return err
+	}
+	runs := &runs{id: id, d: &d, wanted: func(n *Node) error { return r.wanted(ctx, id, n.Version) }}
+	if r.resumedOn(id) {
+		runs.others = flaps
 	}
 	for _, s := range []struct {
 		state State
 		what  string
 		is    func(v *View, n *Node) (bool, string)
+		hint  string
 	}{
-		{StateJoined, "to have its lease and answer", func(_ *View, n *Node) (bool, string) { return n.Live(), n.why() }},
-		{StateLevel, "to be level and ready", levelAndReady},
+		{StateJoined, "to have its lease and answer", runs.joined, "its log says why; when it answers: `tidal roll resume`"},
+		{StateLevel, "to be level and ready", levelAndReady, "its /health says what it lacks, and `tidal wait level` when it is there; then `tidal roll resume`"},
 	} {
 		err := r.await(ctx, wait{what: fmt.Sprintf("node %s %s", id, s.what), node: id}, func(v *View) (bool, string, error) {
-			n, err := seen(v, id, d)
-			if err != nil {
-				return false, "", err
-			}
-			done, how := s.is(v, n)
-			if done { // also when the roll is resumed on it
-				err = r.wanted(ctx, id, n.Version)
-			}
-			return done, how, err
+			return runs.look(v, s.is)
 		})
+		if t, ok := errors.AsType[*TroubleError](err); ok && t.Hint == "" {
+			t.Hint = s.hint
+		}
 		if err != nil {
 			return err
 		}
@@ -458,18 +457,45 @@ func (r *Runner) confirm(ctx context.Context, id string, d nodeData) error {
 	return r.note(ctx, id, StateDone, d, "")
 }
 
-// resumeAs accepts the incarnation that a node has when a roll is resumed on it:
-// whoever resumes has seen why it did not stay up.
-func (r *Runner) resumeAs(ctx context.Context, id string, d *nodeData) {
+// runs follows a node that came back until it is level.
+type runs struct {
+	id     string
+	d      *nodeData
+	others int // how many other incarnations of it may come meanwhile
+	wanted func(n *Node) error
+}
+
+// resumedOn reports whether the roll was resumed on a node that had been stopped. Whoever
+// resumes has seen why it did not stay up, or what it ran, and may have restarted it a
+// moment ago: its peers hold the lease of a run that is over for seconds.
+func (r *Runner) resumedOn(id string) bool {
 	at := slices.IndexFunc(r.Roll.Nodes, func(n api.RollNode) bool { return n.Node == id })
-	if at < 0 || !State(r.Roll.Nodes[at].State).stopped() {
-		return
+	return at >= 0 && State(r.Roll.Nodes[at].State).stopped()
+}
+
+// look says whether the node is what is waited for, and runs what it should.
+func (x *runs) look(v *View, is func(v *View, n *Node) (bool, string)) (done bool, how string, _ error) {
+	if n, ok := v.Node(x.id); ok && x.others > 0 && n.Incarnation != "" && n.Incarnation != x.d.Before && n.Incarnation != x.d.After {
+		x.d.After = n.Incarnation
+		x.others--
 	}
-	if v, err := r.Cluster.View(ctx); err == nil {
-		if n, ok := v.Node(id); ok && n.Incarnation != "" && n.Incarnation != d.Before {
-			d.After = n.Incarnation
-		}
+	n, err := seen(v, x.id, *x.d)
+	if err != nil {
+		return false, "", err
 	}
+	if done, how = is(v, n); done { // also when the roll is resumed on it
+		err = x.wanted(n)
+	}
+	return done, how, err
+}
+
+// joined is met by a node that has its lease and answers; one that somebody may have
+// restarted a moment ago, and that drains, is about to end.
+func (x *runs) joined(_ *View, n *Node) (done bool, how string) {
+	if n.Draining && x.others > 0 {
+		return false, "it drains"
+	}
+	return n.Live(), n.why()
 }
 
 func levelAndReady(v *View, n *Node) (done bool, how string) {
