@@ -153,7 +153,7 @@ upgrade:
 	UPGRADE_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestUpgrade$$' $(PROCTEST)
 
 rolltrouble:
-	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses|Exec)$$' $(PROCTEST)
+	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses|Trouble|Exec)$$' $(PROCTEST)
 
 rotate:
 	TIDAL_ROTATE=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestCertsRotate' $(PROCTEST)

@@ -76,6 +76,7 @@ type clusterOptions struct {
 	splitMembers bool          // the member list names other proxies than advertise
 	direct       bool          // no proxies: nodes reach each other where they listen
 	apart        bool          // direct, and each node in a network namespace of its own
+	visitor      bool          // with apart: one more namespace, for who is no node
 	liveTLS      bool          // clients take new certificates as their files change
 	hosts        bool          // with direct: each node has a loopback address of its own
 }
@@ -102,7 +103,11 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	}
 	c := &cluster{o: o, dir: t.ArtifactDir()}
 	if o.apart {
-		c.net = newNetwork(t, o.nodes)
+		spaces := o.nodes
+		if o.visitor {
+			spaces++
+		}
+		c.net = newNetwork(t, spaces)
 	}
 	t.Cleanup(func() { c.end(t) })
 	proxies := 1
