@@ -58,6 +58,9 @@ func ExportSecret(dir string, s Secret) ([]byte, error) {
 }
 
 func (s Secret) check() error {
+	if s.Node != "" && s.Client != "" {
+		return usage("give one of the two", "a secret of a node and one of a client are asked for")
+	}
 	for _, w := range [][2]string{{"secret", s.Name}, {"namespace", s.Namespace}} {
 		if w[1] == "" && w[0] == "namespace" {
 			continue
@@ -75,7 +78,7 @@ func (s Secret) one(d directory, all []owned) ([][2]string, error) {
 	if s.Node == "" {
 		o = owned{"client", s.Client}
 	}
-	if !slices.Contains(all, o) || s.Node != "" && s.Client != "" {
+	if !slices.Contains(all, o) {
 		return nil, usage("tidal certs check lists what is there; name one node or one client", "there is no certificate of %s in %s", o, d.path)
 	}
 	return [][2]string{{"tls.crt", o.folder() + "/tls.crt"}, {"tls.key", o.folder() + "/tls.key"}, {"ca.crt", bundleFile}}, nil

@@ -41,6 +41,9 @@ func ReadBinary(path string) (*Binary, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("read the binary: %w", err)
 	}
+	if len(content) == 0 {
+		return nil, fmt.Errorf("%s is empty, and no binary", path)
+	}
 	if len(content) > api.MaxProgram {
 		return nil, fmt.Errorf("%s is too large for a binary: the limit is %d bytes", path, api.MaxProgram)
 	}

@@ -20,6 +20,7 @@ type line struct {
 	path  []*cli.Command // from the first command to the one that runs
 	flags []string       // with their values, as written
 	names []string       // of the flags, without dashes
+	empty []string       // those of them whose value is empty
 	args  []string
 	help  bool
 }
@@ -62,10 +63,13 @@ func parse(app *cli.App, words []string) (line, error) {
 // addFlag takes the flag at the head of words, and its value, and returns how
 // many words that were.
 func (l *line) addFlag(words []string, takesValue map[string]bool) (int, error) {
-	name, _, assigned := strings.Cut(strings.TrimLeft(words[0], "-"), "=")
+	name, value, assigned := strings.Cut(strings.TrimLeft(words[0], "-"), "=")
 	l.names = append(l.names, name)
 	if !takesValue[name] || assigned {
 		l.flags = append(l.flags, words[0])
+		if takesValue[name] && value == "" {
+			l.empty = append(l.empty, name)
+		}
 		return 1, nil
 	}
 	// A value that looks like a flag is nearly always a forgotten value.
@@ -74,7 +78,23 @@ func (l *line) addFlag(words []string, takesValue map[string]bool) (int, error) 
 			fmt.Sprintf("a value that begins with a dash is written %s=VALUE", words[0]))
 	}
 	l.flags = append(l.flags, words[0], words[1])
+	if words[1] == "" {
+		l.empty = append(l.empty, name)
+	}
 	return 2, nil
+}
+
+// mayBeEmpty reports whether an empty value of a flag says something of its own: of keys,
+// filters and reasons that there is none, of a node's configuration that the file's is
+// not meant.
+func mayBeEmpty(command *cli.Command, name string) bool {
+	switch name {
+	case "prefix", "filter", "reason":
+		return true
+	case "from", "to", "after":
+		return command.Name == "list" // they are keys there, else nodes
+	}
+	return slices.ContainsFunc(config.Keys(), func(k config.Key) bool { return k.Flag() == name })
 }
 
 // check refuses what the command on the line does not know.
@@ -96,6 +116,13 @@ func (l *line) check(app *cli.App) error {
 	for _, n := range l.names {
 		if !slices.Contains(known, n) {
 			return withHint(usagef("unknown flag %s of `%s`", dashed(n), called), nearFlagHint(n, known, called))
+		}
+	}
+	for _, n := range l.empty {
+		// Nearly always it is a variable of a script that is not set, and the flag would mean
+		// nothing, or the default.
+		if !mayBeEmpty(l.path[len(l.path)-1], n) {
+			return withHint(usagef("flag %s of `%s` has an empty value", dashed(n), called), "give it one, or leave the flag out")
 		}
 	}
 	if len(commands) > 0 && len(l.path) > 0 && l.path[len(l.path)-1].Action == nil {
@@ -144,7 +171,29 @@ func argsOf(c *cli.Context, names ...string) ([]string, error) {
 		return nil, withHint(usagef("%s: unexpected argument %q", c.Command.HelpName, got[len(names)]),
 			strings.TrimSpace("usage: "+c.Command.HelpName+" "+strings.Join(names, " ")))
 	}
+	for i, n := range names {
+		if i < len(got) && got[i] == "" && isFile(n) {
+			return nil, emptyArgument(c, n)
+		}
+	}
 	return got, nil
+}
+
+// isFile reports whether an argument of that name is the path of a file.
+func isFile(name string) bool {
+	return name == "CERT" || strings.HasPrefix(name, "FILE")
+}
+
+// noEmpty is an error if one of a command's arguments, which are called so, is empty.
+func noEmpty(c *cli.Context, name string) error {
+	if slices.Contains(c.Args().Slice(), "") {
+		return emptyArgument(c, name)
+	}
+	return nil
+}
+
+func emptyArgument(c *cli.Context, name string) error {
+	return usagef("%s: argument %s is empty", c.Command.HelpName, name)
 }
 
 func find(commands []*cli.Command, name string) *cli.Command {
@@ -163,7 +212,7 @@ func flagArity(commands []*cli.Command) map[string]bool {
 	for _, c := range commands {
 		for _, f := range c.Flags {
 			_, isBool := f.(*cli.BoolFlag)
-			for _, n := range f.Names() {
+			for _, n := range namesOf(f) {
 				all[n] = !isBool
 			}
 		}
@@ -172,10 +221,26 @@ func flagArity(commands []*cli.Command) map[string]bool {
 	return all
 }
 
+// namesOf returns the names of a flag. The library's own way to them takes ten times as
+// long, and every command line asks for those of all commands.
+func namesOf(f cli.Flag) []string {
+	switch f := f.(type) {
+	case *cli.StringFlag:
+		return append([]string{f.Name}, f.Aliases...)
+	case *cli.StringSliceFlag:
+		return append([]string{f.Name}, f.Aliases...)
+	case *cli.BoolFlag:
+		return append([]string{f.Name}, f.Aliases...)
+	case *cli.IntFlag:
+		return append([]string{f.Name}, f.Aliases...)
+	}
+	return f.Names()
+}
+
 func flagNames(flags []cli.Flag) []string {
 	var out []string
 	for _, f := range flags {
-		out = append(out, f.Names()...)
+		out = append(out, namesOf(f)...)
 	}
 	return out
 }

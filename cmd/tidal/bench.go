@@ -18,6 +18,7 @@ import (
 const (
 	benchSay  = 5 * time.Second  // between two words on how it goes
 	benchDrop = 30 * time.Second // for dropping the tables at the end
+	mostRate  = 1e9              // requests a second
 )
 
 func (a *app) benchCommand() *cli.Command {
@@ -104,13 +105,16 @@ func benchPlanOf(c *cli.Context) (benchPlan, error) {
 	switch {
 	case p.workers() == 0:
 		return p, usagef("bench: no clients: there is nothing to do")
-	case p.Reads < 0 || p.Reads > 100:
+	case !within(p.Reads, 0, 100):
 		return p, usagef("bench: --reads is %g: want a percentage", p.Reads)
-	case p.Rate < 0 || c.IsSet("rate") && p.Rate == 0:
-		return p, usagef("bench: --rate is %g: want requests a second", p.Rate)
+	case !within(p.Rate, 0, mostRate) || c.IsSet("rate") && p.Rate == 0:
+		return p, usagef("bench: --rate is %g: want requests a second, up to %g", p.Rate, mostRate)
 	}
 	return p, p.words(c)
 }
+
+// within reports whether x is a number from least to most, which NaN is not.
+func within(x, least, most float64) bool { return x >= least && x <= most }
 
 // words reads the flags that are words.
 func (p *benchPlan) words(c *cli.Context) error {
@@ -145,12 +149,12 @@ func (a *app) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	a.say("cluster %s", t)
 	control, err := t.connect()
 	if err != nil {
 		return err
 	}
 	defer control.Close()
+	a.say("cluster %s", t)
 	load, err := t.connectWith(client.Options{Once: true, Conns: plan.workers(), Streams: plan.Native})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,9 @@ func lifeFlag() cli.Flag {
 	return &cli.StringFlag{Name: "life", Usage: "how long the new certificates live, a `DURATION` as 90d or 12h", DefaultText: "397d"}
 }
 
+// mostDays are those of the longest time.Duration.
+const mostDays = int(math.MaxInt64 / (24 * time.Hour))
+
 // lifeOf reads --life; 0: it is not there.
 func lifeOf(c *cli.Context) (time.Duration, error) {
 	text := c.String("life")
@@ -63,7 +67,7 @@ func lifeOf(c *cli.Context) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n int
-		if n, err = strconv.Atoi(days); err == nil {
+		if n, err = strconv.Atoi(days); err == nil && n <= mostDays { // of more there would be few hours left
 			d = time.Duration(n) * 24 * time.Hour
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"tidal/node/client"
 	"tidal/pki"
 )
 
@@ -41,9 +42,12 @@ func (a *app) certsCheck(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	live := c.IsSet("cluster") || c.IsSet("endpoint")
+	live := c.IsSet("cluster") || c.IsSet("endpoint") || c.IsSet("ca") || c.IsSet("cert") || c.IsSet("key")
 	if c.NArg() == 0 && !live {
 		return withHint(usagef("certs check: nothing to look at"), "usage: "+c.Command.UsageText)
+	}
+	if err = noEmpty(c, "DIR-OR-FILE"); err != nil {
+		return err
 	}
 	var all []checked
 	for _, path := range c.Args().Slice() {
@@ -74,12 +78,17 @@ func (a *app) servedCerts(c *cli.Context, files []checked) ([]checked, error) {
 	if err != nil {
 		return nil, err
 	}
+	cl, err := t.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
 	pair, err := pki.LoadClient(t.files(), time.Now())
 	if err != nil {
 		return nil, err
 	}
 	addresses := t.Endpoints
-	if members, err := a.memberAddresses(c.Context, t); err == nil {
+	if members, err := memberAddresses(c.Context, cl); err == nil {
 		addresses = members
 	} else {
 		a.say("note: the members cannot be listed, so only the endpoints are asked: %v", err)
@@ -91,12 +100,7 @@ func (a *app) servedCerts(c *cli.Context, files []checked) ([]checked, error) {
 	return out, nil
 }
 
-func (a *app) memberAddresses(ctx context.Context, t target) ([]string, error) {
-	cl, err := t.connect()
-	if err != nil {
-		return nil, err
-	}
-	defer cl.Close()
+func memberAddresses(ctx context.Context, cl *client.Client) ([]string, error) {
 	s, err := cl.Status(ctx)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,9 @@ func (a *app) certsLint(c *cli.Context) error {
 	if len(files)+len(names) == 0 {
 		return withHint(usagef("certs lint: nothing to look at"), "usage: "+c.Command.UsageText)
 	}
+	if err = noEmpty(c, "FILE"); err != nil {
+		return err
+	}
 	found := pki.LintNames(names)
 	for _, f := range files {
 		more, lintErr := pki.Lint(f, time.Now())

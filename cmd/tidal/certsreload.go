@@ -38,12 +38,17 @@ func (a *app) certsReload(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	names := c.Args().Slice()
+	for _, name := range names {
+		if err = api.CheckNode(name); err != nil {
+			return withCode(exitUsage, err)
+		}
+	}
 	cl, err := a.connectToChange(c)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	names := c.Args().Slice()
 	if len(names) == 0 {
 		nodes, listErr := cl.Nodes(c.Context)
 		if listErr != nil {

@@ -47,6 +47,9 @@ func (a *app) certsRevoke(c *cli.Context) error {
 		if _, err = argsOf(c); err != nil {
 			return err
 		}
+		if c.IsSet("reason") || c.IsSet("force") {
+			return usagef("certs revoke: --reason and --force revoke, and --list does not")
+		}
 		return a.listRevoked(c, format)
 	}
 	args, err := argsOf(c, "FILE-OR-SERIAL")
@@ -61,12 +64,12 @@ func (a *app) certsRevoke(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	a.say("cluster %s", t)
 	cl, err := t.connect()
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
+	a.say("cluster %s", t)
 	if err = mayRevoke(c, cl, t, serial); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -98,6 +99,9 @@ func (a *app) newRotation(c *cli.Context) (*rotation, error) {
 		if r.soak, err = time.ParseDuration(text); err != nil || r.soak < 0 {
 			return nil, withHint(usagef("certs rotate: --soak is %q", text), "it is a duration, as 30m or 1h")
 		}
+	}
+	if info, statErr := os.Stat(dir); statErr != nil || !info.IsDir() {
+		return nil, withHint(withCode(exitConfig, fmt.Errorf("%s is no directory of certificates", dir)), "name the one that tidal certs gen made, with the authority in it")
 	}
 	if r.cl, err = a.connectToChange(c); err != nil {
 		return nil, err

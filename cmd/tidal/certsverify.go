@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"tidal/node/api"
 	"tidal/node/client"
 	"tidal/pki"
 )
@@ -52,6 +55,9 @@ func (a *app) certsVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err = checkVerify(c); err != nil {
+		return err
+	}
 	files := pki.Files{CA: c.String("ca"), Cert: c.String("cert"), Key: c.String("key")}
 	if files == (pki.Files{}) {
 		t, targetErr := a.target(c)
@@ -78,6 +84,21 @@ func (a *app) certsVerify(c *cli.Context) error {
 	}
 	if bad := exam.Failed(); bad != nil {
 		return withHint(withCode(exitAuth, fmt.Errorf("%s: %s is at fault: %s", net.JoinHostPort(host, port), bad.Side, bad.Detail)), bad.Hint)
+	}
+	return nil
+}
+
+// checkVerify refuses flags that do not go together.
+func checkVerify(c *cli.Context) error {
+	own := c.IsSet("cert") || c.IsSet("key")
+	switch {
+	case c.IsSet("cluster") && (own || c.IsSet("ca")):
+		return usagef("certs verify: --ca, --cert and --key stand for the certificates of a context, and --cluster names one")
+	case own && !c.IsSet("ca"):
+		return usagef("certs verify: --cert and --key go with --ca")
+	}
+	if node := c.String("node"); node != "" {
+		return withCode(exitUsage, api.CheckNode(node))
 	}
 	return nil
 }
@@ -111,7 +132,9 @@ func hostPort(text string) (host, port string, err error) {
 	if err != nil { // no port
 		host, port = strings.Trim(text, "[]"), defaultPort
 	}
-	if host == "" || port == "" {
+	_, notIP := netip.ParseAddr(host)
+	n, err := strconv.ParseUint(port, 10, 16)
+	if host == "" || strings.Contains(host, ":") && notIP != nil || err != nil || n == 0 {
 		return "", "", withHint(usagef("%q is no address of a server", text), "write HOST or HOST:PORT")
 	}
 	return host, port, nil

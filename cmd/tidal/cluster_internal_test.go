@@ -223,7 +223,7 @@ func TestClusterCommands(t *testing.T) {
 		{line: "rows put t k v --if-match 2.12", code: exitUsage, stderr: "hint: tidal rows get TABLE KEY -o wide shows it"},
 		{line: "rows put t k v --if-none-match 2-12", code: exitUsage, stderr: `--if-none-match: "2-12" is not *`},
 		{line: "rows put t k v --if-none-match * --if-match 2-12", code: exitUsage, stderr: "cannot be there and not be there"},
-		{line: "rows delete t k --idempotency-key=", code: exitUsage, stderr: "1 to 256 bytes"},
+		{line: "rows delete t k --idempotency-key " + strings.Repeat("k", 257), code: exitUsage, stderr: "1 to 256 bytes"},
 
 		{line: "node list", asks: "GET /v1/nodes", stdout: "a     live              serving  1       leader   -                      https://10.0.0.1:8433"},
 		{line: "node list", asks: "GET /v1/nodes", stdout: "b     draining, silent  -        0       learner  ann, epoch 4, 9s left"},

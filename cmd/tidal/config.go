@@ -36,7 +36,7 @@ func (a *app) loadConfig(c *cli.Context) (config.Effective, error) {
 		},
 		Single: c.Bool("single"),
 	})
-	return e, withCode(exitConfig, err)
+	return e, withHint(withCode(exitConfig, err), "docs/configuration.md lists the keys with their forms, and has a whole file")
 }
 
 func (a *app) configCommand() *cli.Command {

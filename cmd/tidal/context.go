@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
@@ -44,6 +45,9 @@ type clusterContext struct {
 
 // certsLook is how often a command that runs for long looks for new certificates.
 const certsLook = 5 * time.Second
+
+// exampleContexts is where to see what the operator's file looks like.
+const exampleContexts = "docs/configuration.md has an example"
 
 // contextsVersion is the format of the file that this program reads and writes.
 const contextsVersion = 1
@@ -147,11 +151,11 @@ func readContexts(path string) (contexts, error) {
 		return contexts{Version: contextsVersion}, nil
 	}
 	if err != nil {
-		return contexts{}, withCode(exitConfig, fmt.Errorf("read the contexts: %w", err))
+		return contexts{}, withHint(withCode(exitConfig, fmt.Errorf("read the contexts: %w", err)), "TIDAL_CONFIG names another file")
 	}
 	file, err := parseContexts(text)
 	if err != nil {
-		return contexts{}, withCode(exitConfig, fmt.Errorf("%s:%w", path, err))
+		return contexts{}, withHint(withCode(exitConfig, fmt.Errorf("%s:%w", path, err)), "this is the operator's file: "+exampleContexts)
 	}
 	for name, c := range file.Clusters {
 		for _, p := range []*string{&c.CA, &c.Cert, &c.Key} {
@@ -169,6 +173,9 @@ func readContexts(path string) (contexts, error) {
 func parseContexts(text []byte) (contexts, error) {
 	var file contexts
 	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
+	if !utf8.Valid(text) {
+		return file, errors.New("1:1: the file is not UTF-8")
+	}
 	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&file)
 	if err != nil {
 		return file, contextsError(err)
@@ -201,8 +208,11 @@ func (a *app) connectToChange(c *cli.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.say("cluster %s", t)
-	return t.connect()
+	cl, err := t.connect()
+	if err == nil {
+		a.say("cluster %s", t)
+	}
+	return cl, err
 }
 
 func (t target) connect() (*client.Client, error) { return t.connectWith(client.Options{}) }
@@ -221,5 +231,8 @@ func (t target) connectWith(o client.Options) (*client.Client, error) {
 		o.TLS, o.Renewed = pair.ClientTLS(certsLook), func() uint64 { return pair.Renewed(certsLook) }
 	}
 	cl, err := client.New(o)
+	if err != nil && t.name != "" {
+		return nil, withHint(withCode(exitConfig, fmt.Errorf("cluster %s: %w", t.name, err)), "its endpoints are in the operator's file: "+exampleContexts)
+	}
 	return cl, withCode(exitUsage, err)
 }

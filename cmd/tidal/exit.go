@@ -159,6 +159,9 @@ func hintOf(err error) string {
 	if e, ok := errors.AsType[*pki.Error](err); ok {
 		return e.Hint
 	}
+	if errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrTLS) {
+		return "is a node running there, and is that its address? --endpoint and --cluster name others"
+	}
 	return ""
 }
 

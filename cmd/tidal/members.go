@@ -56,6 +56,9 @@ func (a *app) tablesMove(c *cli.Context) error {
 			return usagef("tables move: %s is %q: want a node id", flag, node)
 		}
 	}
+	if from == to {
+		return usagef("tables move: --from and --to name the same node, %s", from)
+	}
 	cl, err := a.connectToChange(c)
 	if err != nil {
 		return err

@@ -142,7 +142,7 @@ func (a *app) nodeDrain(c *cli.Context) error {
 	}
 	ttl, err := o.Duration()
 	if err != nil {
-		return withCode(exitUsage, err)
+		return usagef("node drain: --ttl is %q: want 1s to %s, as in 10m", o.TTL, api.MaxClaim)
 	}
 	patience, err := timeoutOf(c)
 	if err != nil {

@@ -263,7 +263,7 @@ func (w *rolling) chosen(c *cli.Context, o roll.Options, b *roll.Binary) (*roll.
 	}
 	var saved roll.Plan
 	if err = json.Unmarshal(text, &saved); err != nil {
-		return nil, withCode(exitConfig, fmt.Errorf("%s is no plan: %w", path, err))
+		return nil, withHint(withCode(exitConfig, fmt.Errorf("%s is no plan: %w", path, err)), "tidal roll plan --out FILE writes one")
 	}
 	v, err := w.tidal.View(c.Context)
 	if err != nil {

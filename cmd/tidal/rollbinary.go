@@ -29,7 +29,7 @@ func readBinary(c *cli.Context, o *roll.Options) (*roll.Binary, error) {
 	}
 	b, err := roll.ReadBinary(path)
 	if err != nil {
-		return nil, withCode(exitConfig, err)
+		return nil, withHint(withCode(exitConfig, err), "--binary names the file of a tidal, of the release that the nodes are to run")
 	}
 	o.Binary = b.SHA256
 	return b, nil

@@ -117,7 +117,7 @@ func writeOptions(c *cli.Context) (o client.WriteOptions, err error) {
 	if o.IfAbsent && c.IsSet("if-match") {
 		return o, usagef("--if-match and --if-none-match: a row cannot be there and not be there")
 	}
-	if o.Key = c.String("idempotency-key"); len(o.Key) > api.MaxIdem || c.IsSet("idempotency-key") && o.Key == "" {
+	if o.Key = c.String("idempotency-key"); len(o.Key) > api.MaxIdem {
 		return o, usagef("--idempotency-key has 1 to %d bytes", api.MaxIdem)
 	}
 	return o, nil
@@ -191,7 +191,7 @@ func (a *app) rowsPut(c *cli.Context) error {
 		}
 	}
 	if len(value) > api.MaxValue {
-		return fmt.Errorf("the row's value is too large: the limit is %d bytes", api.MaxValue)
+		return withHint(fmt.Errorf("the row's value is too large: the limit is %d bytes", api.MaxValue), "put it into several rows")
 	}
 	o, err := writeOptions(c)
 	if err != nil {

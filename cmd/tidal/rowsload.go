@@ -59,10 +59,13 @@ func (a *app) rowsLoad(c *cli.Context) error {
 		return err
 	}
 	l := load{table: args[0], name: args[1], lines: c.Int("batch"), whole: c.Bool("whole"), key: c.String("idempotency-key")}
+	if l.whole && c.IsSet("batch") {
+		return usagef("rows load: --whole makes one batch of all lines, and --batch many")
+	}
 	if l.lines < 1 || l.lines > api.MaxChanges {
 		return usagef("--batch: %d is not from 1 to %d", l.lines, api.MaxChanges)
 	}
-	if room := api.MaxIdem - len("/") - 19; len(l.key) > room || c.IsSet("idempotency-key") && l.key == "" {
+	if room := api.MaxIdem - len("/") - 19; len(l.key) > room {
 		return usagef("--idempotency-key of a load has 1 to %d bytes", room)
 	}
 	in, done, err := a.loadFrom(&l)
@@ -101,7 +104,7 @@ func (a *app) loadFrom(l *load) (in io.Reader, done func(), err error) {
 		return bad
 	}
 	if err = l.each(f, check); err == nil && !l.any {
-		err = errors.New("it has no lines")
+		err = withHint(errors.New("it has no lines"), `a line is {"key":"k","value":"text"}`)
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)

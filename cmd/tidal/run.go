@@ -44,7 +44,11 @@ func (a *app) runLine(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return root.RunContext(ctx, l.words(root))
+	err = root.RunContext(ctx, l.words(root))
+	if codeOf(err) == exitUsage && hintOf(err) == "" {
+		err = withHint(err, "`"+l.called(root.Name)+" --help` says what it takes")
+	}
+	return err
 }
 
 // root returns the tree of commands.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -128,12 +129,18 @@ func (c *Client) Close() {
 	c.pool.Load().http.CloseIdleConnections()
 }
 
+// portOK reports whether a URL can have this port; "" is that of its scheme.
+func portOK(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
+}
+
 func checkEndpoint(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("endpoint %q is not a URL", text)
-	case u.Scheme != "https" && u.Scheme != "http", u.Host == "":
+	case u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", !portOK(u.Port()):
 		return "", fmt.Errorf("endpoint %q: want https://HOST:PORT", text)
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return "", fmt.Errorf("endpoint %q: want no more than https://HOST:PORT", text)
