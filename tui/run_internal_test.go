@@ -40,7 +40,7 @@ func TestInterruptedWhileNodesHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := struct{ io.Reader }{in} // a file that it waits for by epoll it closes while it may still look at it
+	plain := struct{ io.Reader }{in}                                             // a file that it waits for by epoll it closes while it may still look at it
 	t.Cleanup(func() { _ = errors.Join(in.Close(), keys.Close(), out.Close()) }) // nothing is read of them any more
 	press := func(text string) {
 		if _, err := keys.WriteString(text); err != nil {
