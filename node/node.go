@@ -332,6 +332,7 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *do
 	if n.keys != nil {
 		l = &shaking{Listener: l, conf: n.keys.ServerTLS(), shake: func(c *tls.Conn) {
 			_ = c.HandshakeContext(context.WithoutCancel(run)) // who serves the connection ends it, and hears of it
+			n.server.Shaken(c)
 		}}
 	}
 	n.takeCounts()

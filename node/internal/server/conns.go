@@ -19,6 +19,10 @@ const oldSilence = 15 * time.Second
 // stream would go on for ever, and its client comes again.
 const oldAnswer = time.Minute
 
+// shakeMost is how long the handshake of a connection may take before the connection counts
+// for nothing: until then its client is about to ask, though it has said nothing yet.
+const shakeMost = 3 * time.Second
+
 // conns is the connections of the http.Server, and the streams that some of them have
 // become. Those of peers are theirs.
 type conns struct {
@@ -34,8 +38,9 @@ type conn struct {
 	active bool // a request is under way
 	asked  bool // it has made a request
 	came   time.Time
+	shakes bool                 // its handshake goes on
 	old    bool                 // its handshake was made with certificates that changed
-	spoke  time.Time            // when a request last began or ended
+	spoke  time.Time            // when a request last began or ended, or the handshake did
 	tls    *tls.ConnectionState // nil until it has spoken, and in plaintext
 	stream *stream              // what it has become; nil: it speaks HTTP
 	since  time.Time            // it is old, or its certificate has ended, as far as noticed
@@ -89,15 +94,40 @@ func (c *conns) track(nc net.Conn, state http.ConnState) {
 	}
 	one := c.open[nc]
 	if one == nil {
-		one = &conn{came: now}
+		_, secure := nc.(*tls.Conn)
+		one = &conn{came: now, shakes: secure}
 		c.open[nc] = one
 	}
 	one.active, one.spoke = state == http.StateActive, now
 	one.asked = one.asked || one.active
 	if t, ok := nc.(*tls.Conn); ok && one.active && one.tls == nil {
 		cs := t.ConnectionState() // the handshake is over
-		one.tls = &cs
+		one.tls, one.shakes = &cs, false
 	}
+}
+
+// Shaken is told that the handshake of a connection over TLS has ended, however that did.
+func (s *Server) Shaken(nc net.Conn) {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	if one := s.conns.open[nc]; one != nil && one.shakes {
+		one.shakes, one.spoke = false, time.Now()
+	}
+}
+
+// arriving reports whether the first request of a connection may be on its way: it has
+// made none, and its handshake goes on, or the connection was there, or its handshake
+// over, less than that silence ago.
+func (c *conn) arriving(silence time.Duration) bool {
+	switch {
+	case c.asked:
+		return false
+	case c.shakes:
+		return time.Since(c.came) < shakeMost
+	case c.spoke.After(c.came):
+		return time.Since(c.spoke) < silence
+	}
+	return time.Since(c.came) < silence
 }
 
 // ending reports whether a connection's next answer is to be its last, and
@@ -284,11 +314,9 @@ func (s *Server) Quiet(silence time.Duration) bool {
 }
 
 // Idle reports whether no request is under way, and each connection that has not
-// made one yet has been there for so long.
+// made one yet has been there for so long, with its handshake over.
 func (s *Server) Idle(silence time.Duration) bool {
-	return len(s.those(func(one *conn) bool {
-		return one.active || !one.asked && time.Since(one.came) < silence
-	})) == 0
+	return len(s.those(func(one *conn) bool { return one.active || one.arriving(silence) })) == 0
 }
 
 // silent is Quiet, but for connections that do not count.
@@ -301,7 +329,7 @@ func (s *Server) silent(silence time.Duration, except func(*conn) bool) bool {
 			continue
 		}
 		active, spoke := one.busy()
-		if active || time.Since(spoke) < silence || time.Since(c.drained) < silence {
+		if active || one.arriving(silence) || time.Since(spoke) < silence || time.Since(c.drained) < silence {
 			return false
 		}
 	}
