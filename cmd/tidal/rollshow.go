@@ -235,7 +235,7 @@ func (a *app) rollShow(c *cli.Context) error {
 func (w *rolling) show(ctx context.Context, id uint64) error {
 	r, err := w.cl.Roll(ctx, id)
 	if err != nil {
-		return fmt.Errorf("look at the roll: %w", err)
+		return rollNotFound(id, fmt.Errorf("look at the roll: %w", err))
 	}
 	if w.format == formatJSON {
 		return w.app.writeJSON(r)
@@ -264,6 +264,14 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 		return err
 	}
 	return w.printReport(&report)
+}
+
+// rollNotFound says where the rolls are listed, if there is none by that number.
+func rollNotFound(id uint64, err error) error {
+	if id != 0 && api.CodeOf(err) == api.CodeRollNotFound {
+		return withHint(err, "`tidal roll history` lists the last ones")
+	}
+	return err
 }
 
 // aloneText says that the operator of a roll is gone, and what to do.
@@ -308,11 +316,8 @@ func (a *app) rollWatch(c *cli.Context) error {
 	defer tick.Stop()
 	ctx := c.Context
 	for {
-		for _, n := range r.Nodes {
-			for i := seen[n.Node]; i < len(n.Steps); i++ {
-				shown.event(roll.Event{Event: "state", Roll: r.ID, Time: n.Steps[i].At, Node: n.Node, State: roll.State(n.Steps[i].State)})
-			}
-			seen[n.Node] = len(n.Steps)
+		for _, e := range newSteps(&r, seen) {
+			shown.event(e)
 		}
 		if r.Status != api.RollRunning {
 			return w.ended(&r)
@@ -329,6 +334,20 @@ func (a *app) rollWatch(c *cli.Context) error {
 			a.say("tidal: the roll cannot be seen now: %v", err)
 		}
 	}
+}
+
+// newSteps returns what a roll has noted since it was looked at last, in order; seen is
+// how many steps of each node were seen.
+func newSteps(r *api.Roll, seen map[string]int) []roll.Event {
+	var out []roll.Event
+	for _, n := range r.Nodes {
+		for _, s := range n.Steps[min(seen[n.Node], len(n.Steps)):] {
+			out = append(out, roll.Event{Event: "state", Roll: r.ID, Time: s.At, Node: n.Node, State: roll.State(s.State)})
+		}
+		seen[n.Node] = len(n.Steps)
+	}
+	slices.SortStableFunc(out, func(a, b roll.Event) int { return a.Time.Compare(b.Time) })
+	return out
 }
 
 // sayAlone says when the operator of a roll is gone, and when it is back.
