@@ -83,7 +83,7 @@ func (m *model) leaseText(r *nodeRow) string {
 	full := 3.5
 	n := int(math.Round(min(r.lease/full, 1) * 10))
 	return strings.Repeat(m.th.glyph("█", "#"), n) + strings.Repeat(m.th.glyph("░", "."), 10-n) +
-		fmt.Sprintf(" ends in %.1f s unless it is renewed", r.lease)
+		fmt.Sprintf(" %.1f s left unless renewed", r.lease)
 }
 
 // localLines is what a node said of itself, with its age if that is old.
@@ -128,7 +128,7 @@ func (m *model) localLines(r *nodeRow, w int) []line {
 	q := &s.Requests
 	out = append(out,
 		fact("requests", st, "%s/s, p99 %s", amount(r.local.Rate), secondsText(r.local.P99)),
-		fact("since start", st, "%s answered, %s of them refused, longest %s", amount(float64(q.Answered)), amount(float64(q.RefusedSum())), secondsText(float64(q.LongestMicros)/1e6)))
+		fact("since start", st, "%s answered, %s refused, max %s", amount(float64(q.Answered)), amount(float64(q.RefusedSum())), secondsText(float64(q.LongestMicros)/1e6)))
 	return out
 }
 
@@ -211,7 +211,7 @@ func (m *model) replicaLine(t *api.Table, r *api.Replica) line {
 	what := "follows"
 	switch {
 	case !r.Live:
-		st, what = bad, m.th.glyph("✗", "x")+" its node has no lease"
+		st, what = bad, m.th.glyph("✗", "x")+" its node is down"
 	case r.Leaving:
 		st, what = moving, "goes once the table can do without it"
 	case !r.Voter:

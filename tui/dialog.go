@@ -55,7 +55,11 @@ func (m *model) askDrain() {
 // askUndrain opens the dialog about ending a drain.
 func (m *model) askUndrain() {
 	r := m.target("undrained")
-	if r == nil {
+	switch {
+	case r == nil:
+		return
+	case r.answered && r.local.Status.Claim == nil && !r.member.Lease.Draining:
+		m.say(false, "node %s is not drained", r.id)
 		return
 	}
 	d := m.nodeDialog(r, "undrain", "undrained")

@@ -69,6 +69,8 @@ func (m *model) moveKey(name string) bool {
 	if l := m.list(); l != nil {
 		n, keyOf := m.rows()
 		l.move(by, n, keyOf)
+	} else {
+		m.detailTop += by // and settle holds it to what there is
 	}
 	return true
 }
@@ -82,6 +84,7 @@ func (m *model) page() int {
 
 // viewKey takes the keys that choose what is shown and what is done.
 func (m *model) viewKey(name string) tea.Cmd {
+	m.notice = notice{} // it has been seen
 	switch name {
 	case "q":
 		return m.quit()
@@ -187,11 +190,11 @@ func (m *model) top() view {
 	return m.view
 }
 
-func (m *model) show(v view) { m.view, m.back = v, nil }
+func (m *model) show(v view) { m.view, m.back, m.detailTop = v, nil, 0 }
 
 func (m *model) enter(v view) {
 	m.back = append(m.back, m.view)
-	m.view = v
+	m.view, m.detailTop = v, 0
 }
 
 // leave goes back one step: out of a detail, or out of a filter.
@@ -270,7 +273,11 @@ func (m *model) copyChosen() {
 func (m *model) inputKey(name, text string) {
 	switch name {
 	case "enter":
-		m.input = nil
+		if l := m.list(); l == nil || l.filter == m.input.text {
+			m.input = nil
+		} else { // it is none: what is wrong is said again, and it can be mended
+			m.typeFilter(m.input.text)
+		}
 	case "esc":
 		m.typeFilter(m.input.was)
 		m.input = nil

@@ -292,3 +292,47 @@ func TestHelpScrollsWhereThereIsLittleRoom(t *testing.T) {
 		t.Error("the help stays")
 	}
 }
+
+// TestAFilterThatIsNone can be mended: it is not left, and says whole what is wrong.
+func TestAFilterThatIsNone(t *testing.T) {
+	m := screenOf(t, newWorld(6), "none", true, 40, 24)
+	m.press("2", "/owne=a", "enter")
+	m.shows(t, "replicas, id") // the end of a long line
+	if m.input == nil || m.input.text != "owne=a" {
+		t.Fatalf("what was typed is gone: %v", m.input)
+	}
+	check(t, "a filter that is none", m.View(), 40, 24)
+	m.press("backspace", "backspace", "r=a", "enter")
+	if m.input != nil || m.tables.filter != "owner=a" {
+		t.Errorf("mended, the filter is %q", m.tables.filter)
+	}
+}
+
+// TestALongDetailScrolls, says how much more there is, and no further than its end.
+func TestALongDetailScrolls(t *testing.T) {
+	m := screenOf(t, newWorld(6), "none", true, 60, 14)
+	m.press("enter")
+	m.shows(t, "node a")
+	m.shows(t, "more lines: j")
+	m.press("end", "down", "down")
+	m.shows(t, "since start")
+	if strings.Contains(m.View(), "more lines") {
+		t.Errorf("there is more than all:\n%s", m.View())
+	}
+	m.press("up")
+	m.shows(t, "2 more lines: j")
+	m.press("esc", "enter")
+	m.shows(t, "node a")
+}
+
+// TestANoticeGoes with the next thing that is done.
+func TestANoticeGoes(t *testing.T) {
+	m := screenOf(t, wellWorld(), "none", true, 80, 24)
+	m.press("u")
+	m.shows(t, "node a is not drained")
+	if m.dialog != nil {
+		t.Error("it asks whether to undrain what is not drained")
+	}
+	m.press("d")
+	m.shows(t, "esc leaves it, and nothing is done")
+}

@@ -59,6 +59,8 @@ type model struct {
 	node   string      // of viewNode
 	table  api.TableID // of viewTable
 
+	detailTop int // first line shown of either
+
 	input  *input
 	dialog *dialog
 	help   bool
@@ -171,6 +173,7 @@ func (m *model) settle() {
 		return i, i >= 0
 	}, m.rollKey)
 	m.settleTables(body - 1)
+	m.detailTop = max(0, min(m.detailTop, len(m.detail(body))-body))
 }
 
 // settleTables is settle for a list of which only a window is here.

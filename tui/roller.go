@@ -111,7 +111,7 @@ func (m *model) planned(msg planMsg) {
 		return ""
 	}
 	d.do = func(ctx context.Context, _ int) (string, error) { return m.o.Roller.Start(ctx) }
-	m.dialog = d
+	m.dialog, m.notice = d, notice{}
 }
 
 func (m *model) newestRoll() uint64 {

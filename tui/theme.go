@@ -136,17 +136,36 @@ func (l *line) width() int {
 	return n
 }
 
-// draw writes a line that takes at most w cells, or exactly w if it is filled.
+// text is what a line says, whatever it looks like.
+func (l *line) text() string {
+	var b strings.Builder
+	for _, p := range l.parts {
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
+// narrowMark is the least width at which a line that is cut off is marked.
+const narrowMark = 12
+
+// draw writes a line that takes at most w cells, or exactly w if it is filled. One that
+// has no room is marked at its end.
 func (t *theme) draw(l line, w int, fill bool) string { //nolint:revive // the flag is the pane's
 	var b strings.Builder
-	left := w
+	left, mark := w, ""
+	if w >= narrowMark && width(strings.TrimRight(l.text(), " ")) > w {
+		mark = t.more()
+		left -= width(mark)
+	}
 	for _, p := range l.parts {
 		s := cut(p.text, left)
 		left -= width(s)
-		b.WriteString(t.paint(p.style, l.selected, s))
 		if len(s) < len(p.text) {
+			s += mark
+			b.WriteString(t.paint(p.style, l.selected, s))
 			break
 		}
+		b.WriteString(t.paint(p.style, l.selected, s))
 	}
 	if (fill || l.selected) && left > 0 {
 		b.WriteString(t.paint(plain, l.selected, strings.Repeat(" ", left)))

@@ -74,7 +74,11 @@ func (m *model) screen() []string {
 	}
 	out = append(out, body[:max(l.body, 0)]...)
 	if l.footer > 0 {
-		out = append(out, m.th.draw(m.footer(), m.w, false))
+		foot := m.footer(1 + l.body)
+		out = out[:len(out)-len(foot)+1]
+		for _, x := range foot {
+			out = append(out, m.th.draw(x, m.w, false))
+		}
 	}
 	return out
 }
@@ -276,25 +280,40 @@ func (m *model) tabs() line {
 }
 
 // footer is the last line: what is typed, what came of a key, or which keys there are.
-func (m *model) footer() line {
+// What came of a key takes more lines if it must, over the body.
+func (m *model) footer(most int) []line {
+	var out []line
+	if m.notice.text != "" && m.now().Before(m.notice.until) {
+		st := good
+		if m.notice.bad {
+			st = bad
+		}
+		for _, text := range wrap(m.notice.text, m.w-2) {
+			var l line
+			l.add(st, " %s", text)
+			out = append(out, l)
+		}
+	}
 	var l line
 	switch {
 	case m.input != nil:
 		l.add(accent, " / ")
 		l.add(plain, "%s", m.input.text)
 		l.add(strong, "%s", m.th.glyph("▏", "_"))
-		if m.notice.text != "" && m.now().Before(m.notice.until) {
-			l.add(bad, "  %s", m.notice.text)
-		}
-		return l
-	case m.notice.text != "" && m.now().Before(m.notice.until):
-		st := good
-		if m.notice.bad {
-			st = bad
-		}
-		l.add(st, " %s", m.notice.text)
-		return l
+	case len(out) > 0:
+		return out[:min(len(out), most)]
+	case m.dialog != nil:
+		l.add(accent, " esc")
+		l.add(faint, " leaves it, and nothing is done")
+	default:
+		l = m.footerHint()
 	}
+	return append(out[:min(len(out), most-1)], l)
+}
+
+// footerHint is the line of the keys.
+func (m *model) footerHint() line {
+	var l line
 	for _, k := range m.footerKeys() {
 		key, what, _ := strings.Cut(k, " ")
 		if l.width()+len(k)+3 > m.w {
@@ -362,10 +381,8 @@ func (m *model) body(h int) []string {
 		out = m.eventList(w, h)
 	case viewRolls:
 		out = m.rollList(w, h)
-	case viewNode:
-		return m.lines(m.nodeDetail(m.w), h)
-	case viewTable:
-		return m.lines(m.tableDetail(m.w, h), h)
+	case viewNode, viewTable:
+		return m.lines(m.detail(h), h)
 	}
 	if pane == nil {
 		return out
@@ -382,10 +399,29 @@ func (m *model) body(h int) []string {
 	return out
 }
 
+// detail is the screen of one node or table, which may be longer than there is room.
+func (m *model) detail(h int) []line {
+	switch {
+	case m.p.Status == nil:
+	case m.view == viewNode:
+		return m.nodeDetail(m.w)
+	case m.view == viewTable:
+		return m.tableDetail(m.w, h)
+	}
+	return nil
+}
+
+// lines are those of a detail that there is room for.
 func (m *model) lines(list []line, h int) []string {
+	list = list[min(m.detailTop, len(list)):]
 	var out []string
 	for _, l := range list[:min(h, len(list))] {
 		out = append(out, m.th.draw(l, m.w, false))
+	}
+	if rest := len(list) - h; rest > 0 && h > 1 {
+		var l line
+		l.add(faint, "  %s %d more lines: j", m.th.glyph("▾", "v"), rest+1)
+		out[h-1] = m.th.draw(l, m.w, false)
 	}
 	return out
 }
