@@ -104,6 +104,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	check("full to the brim")
 	n.kill()
+	c.clients[0].CloseIdleConnections() // which the client may not have seen end yet
 	n.start(t, "")
 	eventually(t, 20*time.Second, func() error {
 		a, err := c.call(0, http.MethodGet, "/v1/tables/t0/rows/k0", "", nil)

@@ -35,8 +35,11 @@ func (t *Transport) RenewIf(so func(Conn) bool) {
 		}
 	}
 	for s, node := range t.mu.accepted {
+		if node == "" {
+			continue // its hello may be on the way
+		}
 		asked := s.remote.Kind == wire.ConnRaft || s.remote.Kind == wire.ConnCall
-		if node != "" && asked && so(connOf(s)) {
+		if asked && so(connOf(s)) {
 			// A queue that is full is looked at again, too.
 			_ = s.queue.push(item{kind: wire.FrameRenew})
 		}
