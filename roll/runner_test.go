@@ -29,8 +29,9 @@ type stage struct {
 	roll     api.Roll
 	journal  []string // "node state"
 	events   []roll.Event
-	restarts func(s *stage, id string) error // nil: back after a second
-	views    func(s *stage) error            // nil: they come
+	restarts func(s *stage, id string) error                // nil: back after a second
+	views    func(s *stage) error                           // nil: they come
+	notes    func(a api.RollAction, c api.RollChange) error // nil: the journal takes all
 }
 
 func newStage() *stage {
@@ -135,6 +136,11 @@ func (s *stage) ChangeRoll(_ context.Context, a api.RollAction, _ uint64, c api.
 	defer s.mu.Unlock()
 	if c.Epoch != s.roll.Epoch {
 		return api.Roll{}, &api.Error{Code: api.CodeStaleEpoch, Message: "stale"}
+	}
+	if s.notes != nil {
+		if err := s.notes(a, c); err != nil {
+			return api.Roll{}, err
+		}
 	}
 	switch a { //nolint:exhaustive // a runner does no more
 	case api.RollNote:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // Cells of a picture, in pixels.
@@ -97,9 +98,9 @@ func (c coloured) drawFrame(b *strings.Builder, x, y float64, fore string) {
 	half, middle := cellWidth/2, cellHeight/2
 	for i, r := range []rune(c.text) {
 		at := map[rune]string{ // by left, centre, right, top, middle and bottom of the cell
-			'─': "M%[1].1f,%[5].1fH%[3].1f", '│': "M%[2].1f,%[4].1fV%[6].1f",
-			'┌': "M%[3].1f,%[5].1fH%[2].1fV%[6].1f", '┐': "M%[1].1f,%[5].1fH%[2].1fV%[6].1f",
-			'└': "M%[2].1f,%[4].1fV%[5].1fH%[3].1f", '┘': "M%[2].1f,%[4].1fV%[5].1fH%[1].1f",
+			'─': "M%.1[1]f,%.1[5]fH%.1[3]f", '│': "M%.1[2]f,%.1[4]fV%.1[6]f",
+			'┌': "M%.1[3]f,%.1[5]fH%.1[2]fV%.1[6]f", '┐': "M%.1[1]f,%.1[5]fH%.1[2]fV%.1[6]f",
+			'└': "M%.1[2]f,%.1[4]fV%.1[5]fH%.1[3]f", '┘': "M%.1[2]f,%.1[4]fV%.1[5]fH%.1[1]f",
 		}[r]
 		if at == "" {
 			continue
@@ -107,6 +108,18 @@ func (c coloured) drawFrame(b *strings.Builder, x, y float64, fore string) {
 		l := x + float64(i)*cellWidth
 		path := fmt.Sprintf(at, l, l+half, l+cellWidth, y, y+middle, y+cellHeight)
 		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s"/>`+"\n", path, fore)
+	}
+}
+
+// TestFramesAreDrawn: the lines of a frame are paths from one edge of a cell to another.
+func TestFramesAreDrawn(t *testing.T) {
+	for frame, want := range map[string]string{
+		"┌": "M20.0,21.0H16.0V30.0", "─": "M12.0,21.0H20.0", "┐": "M12.0,21.0H16.0V30.0",
+		"│": "M16.0,12.0V30.0", "└": "M16.0,12.0V21.0H20.0", "┘": "M16.0,12.0V21.0H12.0",
+	} {
+		if got := svg([]string{frame}, 1, false); !strings.Contains(got, `<path d="`+want+`"`) {
+			t.Errorf("%s is drawn as %s", frame, got)
+		}
 	}
 }
 

@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"tidal/node/api"
 	"tidal/node/internal/owner"
 	"tidal/node/internal/rafthost"
+	"tidal/node/internal/store"
 )
 
 // TestFence: a replica that is fenced answers nothing, gives the table away and is given
@@ -26,6 +29,9 @@ func TestFence(t *testing.T) {
 	}
 	fenced = "a"
 	c.check(a.tables.Fence(t.Context(), table, 11))
+	if !a.fencedAfterACrash() {
+		t.Error("a crash takes the fence away")
+	}
 	c.check(a.tables.Fence(t.Context(), table, 11)) // again
 	if f := a.tables.Fenced(); len(f) != 1 || f[0].Name != "orders" {
 		t.Errorf("fenced: %+v", f)
@@ -67,4 +73,14 @@ func TestFence(t *testing.T) {
 	if len(a.tables.Fenced()) != 0 {
 		t.Error("the replica that took its place is fenced")
 	}
+}
+
+// fencedAfterACrash reports whether a power cut now would leave the fence on the disk.
+func (n *node) fencedAfterACrash() bool {
+	n.trio.Helper()
+	db, err := store.Open("db", store.Options{FS: n.fs.CrashClone(vfs.CrashCloneCfg{})})
+	n.trio.check(err)
+	_, found, err := db.Get(store.UnsoundKey(uint64(table)))
+	n.trio.check(errors.Join(err, db.Close()))
+	return found
 }

@@ -34,6 +34,7 @@ type trio struct {
 type node struct {
 	trio   *trio
 	id     string
+	fs     *vfs.MemFS
 	db     *store.DB
 	host   *rafthost.Host
 	tables *owner.Tables
@@ -49,10 +50,10 @@ func newTrioWith(t *testing.T, o owner.Options) *trio {
 	t.Helper()
 	c := &trio{T: t, nodes: map[string]*node{}}
 	for _, id := range []string{"a", "b", "c"} {
-		n := &node{trio: c, id: id}
+		n := &node{trio: c, id: id, fs: vfs.NewCrashableMem()}
 		c.nodes[id] = n
 		var err error
-		n.db, err = store.Open("db", store.Options{FS: vfs.NewMem()})
+		n.db, err = store.Open("db", store.Options{FS: n.fs})
 		c.check(err)
 		s, err := rafthost.NewStepper(rafthost.Options{DB: n.db, Sender: n, Events: func(e rafthost.Event) { n.tables.Observe(e) }})
 		c.check(err)

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -41,5 +43,28 @@ func TestNotedFormat(t *testing.T) {
 		if err := store.CheckFormat(disk, "FORMAT"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestANoteIsWholeAfterACrash: a crash leaves the old number or the new one, never a file
+// that holds none.
+func TestANoteIsWholeAfterACrash(t *testing.T) {
+	news := 0
+	for seed := range uint64(100) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		fs := vfs.NewCrashableMem()
+		check(t, store.WriteNote(fs, "LEVEL", 1))
+		dir, err := fs.OpenDir("")
+		check(t, err)
+		check(t, errors.Join(dir.Sync(), dir.Close()))
+		check(t, store.WriteNote(fs, "LEVEL", 2))
+		n, found, err := store.ReadNote(fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rnd.IntN(101), RNG: rnd}), "LEVEL")
+		if err != nil || !found || n != 1 && n != 2 {
+			t.Fatalf("seed %d: %d, %t, %v", seed, n, found, err)
+		}
+		news += int(n - 1)
+	}
+	if news == 0 || news == 100 {
+		t.Errorf("%d of 100 crashes came after the new number: the test sees too little", news)
 	}
 }
