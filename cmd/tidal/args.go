@@ -168,8 +168,11 @@ func argsOf(c *cli.Context, names ...string) ([]string, error) {
 		}
 	}
 	if len(got) > len(names) {
-		return nil, withHint(usagef("%s: unexpected argument %q", c.Command.HelpName, got[len(names)]),
-			strings.TrimSpace("usage: "+c.Command.HelpName+" "+strings.Join(names, " ")))
+		hint := strings.TrimSpace("usage: " + c.Command.HelpName + " " + strings.Join(names, " "))
+		if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "VALUE") }) {
+			hint += "; a value with blanks stands in quotes"
+		}
+		return nil, withHint(usagef("%s: unexpected argument %q", c.Command.HelpName, got[len(names)]), hint)
 	}
 	for i, n := range names {
 		if i < len(got) && got[i] == "" && isFile(n) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,13 +155,27 @@ func hintOf(err error) string {
 		e = ce.err
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
-		return e.Hint
+		return cmp.Or(commandFor(e.Code), e.Hint)
 	}
 	if e, ok := errors.AsType[*pki.Error](err); ok {
 		return e.Hint
 	}
 	if errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrTLS) {
 		return "is a node running there, and is that its address? --endpoint and --cluster name others"
+	}
+	return ""
+}
+
+// commandFor returns the hint of an error that the nodes give one for callers of the HTTP
+// API; "": theirs is for everybody.
+func commandFor(code api.Code) string {
+	switch code {
+	case api.CodeTableNotFound:
+		return "`tidal tables list` lists the tables, `tidal tables create` makes one"
+	case api.CodeNodeNotFound:
+		return "`tidal node list` lists the nodes"
+	case api.CodeRollNotFound:
+		return "`tidal roll history` lists the last rolls"
 	}
 	return ""
 }

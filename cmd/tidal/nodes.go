@@ -392,8 +392,8 @@ func memberNamed(ctx context.Context, cl *client.Client, node string) (api.Membe
 		}
 		names = append(names, m.Node)
 	}
-	return api.Member{}, &finalError{&api.Error{
-		Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in cluster " + s.Cluster,
-		Hint: "its nodes are " + strings.Join(names, ", "),
-	}}
+	return api.Member{}, &finalError{withHint(
+		&api.Error{Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in cluster " + s.Cluster},
+		"its nodes are "+strings.Join(names, ", "),
+	)}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
@@ -45,7 +46,7 @@ func (a *app) runLine(ctx context.Context, args []string) error {
 		return err
 	}
 	err = root.RunContext(ctx, l.words(root))
-	if codeOf(err) == exitUsage && hintOf(err) == "" {
+	if _, file := errors.AsType[*fs.PathError](err); !file && codeOf(err) == exitUsage && hintOf(err) == "" {
 		err = withHint(err, "`"+l.called(root.Name)+" --help` says what it takes")
 	}
 	return err
