@@ -73,7 +73,8 @@ _tidal() {
     return
   fi
   lines=("${(@)lines//:/\\:}")
-  _describe tidal "${(@)lines//$'\t'/:}"
+  lines=("${(@)lines//$'\t'/:}")
+  _describe tidal lines
 }
 if [[ "${funcstack[1]}" == _tidal ]]; then _tidal "$@"; else compdef _tidal tidal; fi
 `
