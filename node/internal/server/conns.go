@@ -23,14 +23,14 @@ const oldAnswer = time.Minute
 // for nothing: until then its client is about to ask, though it has said nothing yet.
 const shakeMost = 3 * time.Second
 
-// conns is the connections of the http.Server, and the streams that some of them have
-// become. Those of peers are theirs.
+// conns is the connections of the http.Server, and the streams and lanes that some of them
+// have become. Those of peers are theirs.
 type conns struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*conn
-	drained time.Time // since when each answer is the last of its connection
-	streams sync.WaitGroup
-	ended   bool // no connection becomes a stream any more
+	drained time.Time      // since when each answer is the last of its connection
+	streams sync.WaitGroup // and lanes
+	ended   bool           // no connection becomes one any more
 }
 
 // conn is one of them.
@@ -43,6 +43,8 @@ type conn struct {
 	spoke  time.Time            // when a request last began or ended, or the handshake did
 	tls    *tls.ConnectionState // nil until it has spoken, and in plaintext
 	stream *stream              // what it has become; nil: it speaks HTTP
+	lane   *lane                // that serves it; nil: net/http does
+	plain  bool                 // it was a lane, and is none any more
 	since  time.Time            // it is old, or its certificate has ended, as far as noticed
 }
 
@@ -88,11 +90,16 @@ func (c *conns) track(nc net.Conn, state http.ConnState) {
 	now := time.Now()
 	switch state {
 	case http.StateHijacked, http.StateClosed:
-		delete(c.open, nc)
+		if one := c.open[nc]; one == nil || one.lane == nil {
+			delete(c.open, nc)
+		}
 		return
 	default:
 	}
 	one := c.open[nc]
+	if one != nil && one.plain && state == http.StateNew {
+		return // its request is there already
+	}
 	if one == nil {
 		_, secure := nc.(*tls.Conn)
 		one = &conn{came: now, shakes: secure}
@@ -155,6 +162,48 @@ func (c *conns) adopt(nc net.Conn, st *stream, cs *tls.ConnectionState) bool {
 	return true
 }
 
+// enlane has a connection be a lane from now on, and returns its entry; nil: it may not.
+func (c *conns) enlane(nc net.Conn, l *lane) *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.open[nc]
+	if one == nil || one.plain || c.ended {
+		return nil
+	}
+	c.streams.Add(1)
+	one.lane = l
+	return one
+}
+
+// unlane has what is left of a lane be a connection of net/http.
+func (c *conns) unlane(nc, left net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.open[nc]
+	delete(c.open, nc)
+	one.lane, one.plain, one.active = nil, true, true
+	c.open[left] = one
+}
+
+// outlane forgets a lane that has ended.
+func (c *conns) outlane(nc net.Conn, l *lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.open[nc]; one != nil && one.lane == l {
+		delete(c.open, nc)
+	}
+	c.streams.Done()
+}
+
+// speaks notes that a request on a lane begins, or has ended, now.
+func (c *conns) speaks(one *conn, begins bool) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	one.active, one.spoke = begins, now
+	return now
+}
+
 // gone forgets a stream.
 func (c *conns) gone(nc net.Conn) {
 	c.mu.Lock()
@@ -178,24 +227,35 @@ func (c *conns) leaveIf(so func(*conn) bool) {
 	}
 }
 
-// EndStreams ends the streams, each once what has come on it is answered; when ctx ends,
-// without. It returns when nothing of them is under way. There will be no more of them.
+// EndStreams ends the streams and lanes, each once what has come on it is answered; when
+// ctx ends, without. It returns when nothing of them is under way. There will be no more
+// of them.
 func (s *Server) EndStreams(ctx context.Context) {
 	s.conns.mu.Lock()
 	s.conns.ended = true
 	var all []*stream
+	var lanes []*lane
 	for _, one := range s.conns.open {
 		if one.stream != nil {
 			all = append(all, one.stream)
+		}
+		if one.lane != nil {
+			lanes = append(lanes, one.lane)
 		}
 	}
 	s.conns.mu.Unlock()
 	for _, st := range all {
 		st.end()
 	}
+	for _, l := range lanes {
+		l.end()
+	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, st := range all {
 			st.cancel(context.Cause(ctx))
+		}
+		for _, l := range lanes {
+			l.cancel(context.Cause(ctx))
 		}
 	})
 	defer stop()
@@ -289,7 +349,7 @@ func (s *Server) Conns() []Conn {
 
 func connOf(nc net.Conn, one *conn) Conn {
 	c := Conn{Peer: one.tls}
-	if t, ok := nc.(*tls.Conn); ok {
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok { // a tls.Conn, or a givenTLS
 		if served, ok := t.NetConn().(interface{ Served() *x509.Certificate }); ok {
 			c.Own = served.Served()
 		}

@@ -18,6 +18,9 @@ import (
 )
 
 const (
+	// headPatience is how long a client may take for the head of a request.
+	headPatience = 10 * time.Second
+
 	// bodyPatience is how long a client may take for each bodyChunk of a body.
 	bodyPatience = 30 * time.Second
 	bodyChunk    = 64 << 10
@@ -41,6 +44,7 @@ type exchange struct {
 	patience         time.Duration // of the client; 0: it names none
 	expired          bool          // the client's certificate, since the handshake
 
+	rt            *route // nil: there is none
 	route, method string // for the event
 	status        int
 	code          api.Code

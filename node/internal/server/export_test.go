@@ -2,6 +2,7 @@ package server
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 )
 
@@ -48,4 +49,18 @@ func (s *Server) Kept() (bytes int) {
 		st.out.Unlock()
 	}
 	return bytes
+}
+
+// Lanes returns how many connections are lanes.
+func (s *Server) Lanes() int {
+	return len(s.those(func(one *conn) bool { return one.lane != nil }))
+}
+
+// Plain returns the request that a lane reads from the front of b, and its length
+// without the body; false: it reads none.
+func Plain(b []byte) (*http.Request, int, bool) {
+	var p plain
+	p.like(&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1})
+	head := headOf(b)
+	return p.Request, head, head >= 0 && p.parse(b[:head])
 }

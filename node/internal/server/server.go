@@ -98,6 +98,7 @@ type Options struct {
 // starts none.
 type Server struct {
 	o          Options
+	web        *http.Server // that HTTPServer returned
 	fixed      map[string]*route
 	table, row *route
 	rows       *route            // many
@@ -143,9 +144,9 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 // size that keep slow clients from holding the node. HTTP/2 is off. The caller
 // sets TLSConfig and what it needs of BaseContext; ConnState is the server's own.
 func (s *Server) HTTPServer() *http.Server {
-	return &http.Server{
+	s.web = &http.Server{
 		Handler:           s.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: headPatience,
 		WriteTimeout:      5 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -154,6 +155,7 @@ func (s *Server) HTTPServer() *http.Server {
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
+	return s.web
 }
 
 // Draining makes every answer from now on the last one of its connection, and ends
@@ -185,9 +187,16 @@ func (s *Server) end() {
 	s.inFlight.Add(-1)
 }
 
-// serve answers one request.
+// serve answers one request, and maybe those that follow on its connection.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{s: s, w: w, r: r, start: time.Now(), status: http.StatusOK}
+	if x := s.answer(w, r); x.mayLane() {
+		x.lane(r.Context())
+	}
+}
+
+// answer answers one request.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) (x *exchange) {
+	x = &exchange{s: s, w: w, r: r, start: time.Now(), status: http.StatusOK}
 	defer x.finish()
 	h := w.Header()
 	h[api.HeaderNode] = s.nodeHeader
@@ -205,9 +214,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			Message: "there is nothing at this path",
 			Hint:    "rows are at /v1/tables/{table}/rows/{key}, tables at /v1/tables",
 		})
-		return
+		return x
 	}
-	x.route = rt.path
+	x.rt, x.route = rt, rt.path
 	if r.ContentLength != 0 {
 		x.expectBody() // net/http reads on after an answer that left a body unread
 	}
@@ -222,12 +231,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			Code:    api.CodeMethodNotAllowed,
 			Message: fmt.Sprintf("%s is not possible at %s: it takes %s", clip(r.Method), rt.path, rt.allow),
 		})
-		return
+		return x
 	}
 	x.method = r.Method
 	if err := x.admit(v.needs); err != nil {
 		x.fail(err)
-		return
+		return x
 	}
 	var err error
 	if x.patience, err = x.timeout(); err == nil { // also where nothing waits: a header that is wrong is nowhere ignored
@@ -236,6 +245,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		x.fail(err)
 	}
+	return x
 }
 
 // find returns the route of the request's path, nil if it has none. Paths are

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -157,7 +156,7 @@ func (st *stream) end() {
 // bare returns the connection under TLS: closed there, no alert is written, for which
 // a client that reads nothing would be waited for.
 func bare(nc net.Conn) net.Conn {
-	if t, ok := nc.(*tls.Conn); ok {
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok { // a tls.Conn, or a givenTLS
 		return t.NetConn()
 	}
 	return nc
