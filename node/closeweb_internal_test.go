@@ -35,7 +35,7 @@ func TestTheEndWaitsForAnswers(t *testing.T) {
 	go func() { _ = web.Serve(l) }() // ends below
 	got := make(chan string, 1)
 	go func() {
-		resp, err := http.Get("http://" + l.Addr().String() + "/metrics") //nolint:noctx // it ends with the answer
+		resp, err := http.Get("http://" + l.Addr().String() + "/metrics")
 		if err != nil {
 			got <- err.Error()
 			return
