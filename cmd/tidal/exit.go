@@ -176,8 +176,9 @@ func commandFor(code api.Code) string {
 		return "`tidal node list` lists the nodes"
 	case api.CodeRollNotFound:
 		return "`tidal roll history` lists the last rolls"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // report tells the user about err on stderr: what, why, and a hint.
