@@ -77,13 +77,22 @@ func (s *etcdStore) start(ctx context.Context, dir string, _ int) error {
 	return nil
 }
 
-func (s *etcdStore) can(o op) bool { return o == write || o == read || o == restart }
+func (s *etcdStore) can(o op) bool { return o == write || o == read || o == batch || o == restart }
 
 func (s *etcdStore) do(ctx context.Context, o op, r request) error {
 	kv := pb.NewKVClient(s.conns[r.node])
 	key := fmt.Appendf(nil, "t%d/%s", r.table, r.key)
-	if o == read {
+	switch o {
+	case read:
 		_, err := kv.Range(ctx, &pb.RangeRequest{Key: key}) // linearizable, as it is by default
+		return err
+	case batch: // a transaction without conditions
+		var txn pb.TxnRequest
+		for _, k := range r.keys {
+			put := pb.PutRequest{Key: fmt.Appendf(nil, "t%d/%s", r.table, k), Value: r.value}
+			txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &put}})
+		}
+		_, err := kv.Txn(ctx, &txn)
 		return err
 	}
 	_, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: r.value})

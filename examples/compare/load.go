@@ -22,7 +22,7 @@ const (
 	read           // linearizable
 	streamWrite    // tidal's, over streams of frames
 	streamRead
-	batch // tidal's, of batchRows rows
+	batch // of batchRows rows, whole or not at all
 	streamBatch
 	restart
 )
@@ -33,6 +33,7 @@ const batchRows = 100
 type request struct {
 	node, table int
 	key         string
+	keys        []string // of a batch
 	value       []byte
 }
 
@@ -42,7 +43,7 @@ type load struct {
 	op                     op
 	clients, bytes, tables int
 	length                 time.Duration
-	each                   bool // every row once, instead of random ones for a while
+	each                   bool // every row once, in batches, instead of random ones for a while
 }
 
 const (
@@ -85,16 +86,17 @@ func (l load) run(ctx context.Context, s store) (cell, error) {
 		wg.Go(func() {
 			var mine []time.Duration
 			for n := client; ctx.Err() == nil; n++ {
-				key := rand.IntN(keySpace)
+				r, more := l.any(n, time.Since(began))
 				if l.each {
-					key = int(next.Add(1)) - 1
+					r, more = l.nth(int(next.Add(1)) - 1)
 				}
-				if l.each && key >= keySpace || !l.each && time.Since(began) >= l.length {
+				if !more {
 					break
 				}
 				at := time.Now()
 				pctx, cancel := context.WithTimeout(ctx, timeout)
-				err := s.do(pctx, l.op, request{node: n % nodes, table: key % l.tables, key: fmt.Sprintf("k%08d", key), value: value})
+				r.value = value
+				err := s.do(pctx, l.op, r)
 				cancel()
 				if err == nil {
 					mine = append(mine, time.Since(at))
@@ -130,6 +132,31 @@ func (l load) run(ctx context.Context, s store) (cell, error) {
 	c.loadAvg = loadAverage()
 	return c, nil
 }
+
+// any is a request for a random row, or a batch of some that are beside it.
+func (l load) any(n int, after time.Duration) (request, bool) {
+	key := rand.IntN(keySpace)
+	r := request{node: n % nodes, table: key % l.tables, key: rowKey(key)}
+	if l.op == batch || l.op == streamBatch {
+		for i := range batchRows {
+			r.keys = append(r.keys, fmt.Sprintf("%s-%02d", r.key, i))
+		}
+	}
+	return r, after < l.length
+}
+
+// nth is the nth batch of those that write every row.
+func (l load) nth(n int) (request, bool) {
+	r := request{node: n % nodes, table: n % l.tables}
+	for i := range batchRows {
+		if key := (n/l.tables*batchRows+i)*l.tables + r.table; key < keySpace {
+			r.keys = append(r.keys, rowKey(key))
+		}
+	}
+	return r, len(r.keys) > 0
+}
+
+func rowKey(n int) string { return fmt.Sprintf("k%08d", n) }
 
 // cpuSeconds is what processes have used so far, in user mode and the kernel.
 func cpuSeconds(pids []int) (sum float64) {

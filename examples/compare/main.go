@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -42,6 +43,16 @@ type test struct {
 	load
 }
 
+// The names of tests, or parts of them.
+const (
+	writes      = "writes"
+	reads       = "reads"
+	overStreams = " over streams"
+	oneClient   = ", one client"
+	batches     = "rows in batches of 100, 16 clients"
+	restarts    = "restart with 100,000 rows"
+)
+
 // tests are the measurements, in the order in which a cluster goes through them.
 func tests(l load) []test {
 	as := func(name string, o op, clients int) test {
@@ -49,18 +60,20 @@ func tests(l load) []test {
 		t.op, t.clients = o, clients
 		return t
 	}
-	many := fmt.Sprintf("%d clients", l.clients)
 	return []test{
-		as("writes, "+many, write, l.clients),
-		as("writes over streams, "+many, streamWrite, l.clients),
-		as("writes, one client", write, 1),
-		as("reads, "+many, read, l.clients),
-		as("reads over streams, "+many, streamRead, l.clients),
-		as("rows in batches of 100, 16 clients", batch, 16),
-		as("rows in batches of 100 over streams, 16 clients", streamBatch, 16),
-		as("restart with 100,000 rows", restart, 256),
+		as(restarts, restart, 1), // before anything but the rows is there
+		as(writes+many(l), write, l.clients),
+		as(writes+overStreams+many(l), streamWrite, l.clients),
+		as(writes+oneClient, write, 1),
+		as(reads+many(l), read, l.clients),
+		as(reads+overStreams+many(l), streamRead, l.clients),
+		as(batches, batch, 16),
+		as(batches+overStreams, streamBatch, 16),
 	}
 }
+
+// many is how the names of tests with many clients end.
+func many(l load) string { return fmt.Sprintf(", %d clients", l.clients) }
 
 func main() {
 	var l load
@@ -72,7 +85,7 @@ func main() {
 	flag.IntVar(&l.clients, "clients", 64, "clients, each with one write at a time")
 	flag.IntVar(&l.bytes, "bytes", 128, "bytes of a value")
 	flag.IntVar(&l.tables, "tables", 6, "tables (tidal), key prefixes (etcd), streams (NATS)")
-	flag.DurationVar(&l.length, "d", 5*time.Second, "length of a measurement, after a fifth of that to warm up")
+	flag.DurationVar(&l.length, "d", 3*time.Second, "length of a measurement, after a fifth of that to warm up")
 	only := flag.String("test", "", "measure only what has this in its name: writes, streams, one client, reads, restart")
 	flag.Parse()
 
@@ -92,32 +105,43 @@ func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	list := slices.DeleteFunc(tests(l), func(t test) bool { return !strings.Contains(t.name, *only) })
-	if err := run(ctx, all, list, *dir, *rounds); err != nil {
+	began := time.Now()
+	err := run(ctx, all, list, *dir, *rounds)
+	report(os.Stdout, all, list) // of what there is
+	figures(os.Stdout, all, many(l))
+	fmt.Fprintf(os.Stderr, "%d rounds took %s\n", *rounds, time.Since(began).Round(time.Second))
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
-	report(os.Stdout, all, list)
 }
 
-// run measures every contender once a round, the first one a place later each time.
+// run measures every contender once a round, the first one a place later each time. It
+// goes on after a failure, unless ctx ends.
 func run(ctx context.Context, all []*contender, list []test, dir string, rounds int) error {
 	tmp, err := os.MkdirTemp(dir, "compare-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
+	var failed error
 	for round := range rounds {
 		for i := range all {
 			c := all[(i+round)%len(all)]
-			if err := measure(ctx, c, list, filepath.Join(tmp, fmt.Sprintf("%s-%d", c.name, round))); err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+			err := measure(ctx, c, list, filepath.Join(tmp, fmt.Sprintf("%s-%d", c.name, round)))
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s, round %d: %w", c.name, round+1, err))
+			}
+			if err := ctx.Err(); err != nil {
+				return err
 			}
 		}
 	}
-	return nil
+	return failed
 }
 
-// measure starts a store on an empty folder, takes it through the tests, and ends it.
+// measure starts a store on an empty folder, takes it through the tests, and ends it. One
+// that fails is left out.
 func measure(ctx context.Context, c *contender, list []test, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -128,18 +152,25 @@ func measure(ctx context.Context, c *contender, list []test, dir string) error {
 	if err := s.start(ctx, dir, list[0].tables); err != nil {
 		return err
 	}
+	if s.can(batch) {
+		if err := fill(ctx, s, list[0].load); err != nil {
+			return fmt.Errorf("write the rows: %w", err)
+		}
+	}
+	var failed error
 	for _, t := range list {
 		if !s.can(t.op) {
 			continue
 		}
 		got, err := t.measure(ctx, s)
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
+			continue
 		}
 		fmt.Fprintf(os.Stderr, "%-6s %-48s %s\n", c.name, t.name, got)
 		c.cells[t.name] = append(c.cells[t.name], got)
 	}
-	return nil
+	return failed
 }
 
 func (t test) measure(ctx context.Context, s store) (cell, error) {
@@ -154,13 +185,18 @@ func (t test) measure(ctx context.Context, s store) (cell, error) {
 	return t.run(ctx, s)
 }
 
-// restarts writes every row, and restarts each node once.
-func (t test) restarts(ctx context.Context, s store) (cell, error) {
-	fill := t.load
-	fill.op, fill.each = write, true
-	if _, err := fill.run(ctx, s); err != nil {
-		return cell{}, err
+// fill writes every row, in batches: reads are to find them.
+func fill(ctx context.Context, s store, l load) error {
+	l.op, l.each, l.clients = batch, true, 16
+	c, err := l.run(ctx, s)
+	if err == nil && c.failed > 0 {
+		err = fmt.Errorf("%.0f failed: %s", c.failed, c.failure)
 	}
+	return err
+}
+
+// restarts restarts each node once.
+func (t test) restarts(ctx context.Context, s store) (cell, error) {
 	var took []float64
 	for i := range nodes {
 		d, err := s.restart(ctx, i)
@@ -187,7 +223,7 @@ func report(w io.Writer, all []*contender, list []test) {
 			}
 			m := median(cells)
 			against := &m
-			if plain := strings.Replace(t.name, " over streams", "", 1); c.name == "tidal" {
+			if plain := strings.Replace(t.name, overStreams, "", 1); c.name == "tidal" {
 				base, against = &m, nil
 				if other := c.cells[plain]; plain != t.name && len(other) > 0 {
 					o := median(other)

@@ -148,11 +148,11 @@ func (s *tidalStore) do(ctx context.Context, o op, r request) (err error) {
 	return err
 }
 
-// changes are the rows of a batch: those that follow the request's.
+// changes are the rows of a batch.
 func changes(r request) []api.Change {
-	all := make([]api.Change, batchRows)
-	for i := range all {
-		all[i] = api.Change{Key: fmt.Sprintf("%s-%02d", r.key, i), Value: r.value}
+	all := make([]api.Change, len(r.keys))
+	for i, key := range r.keys {
+		all[i] = api.Change{Key: key, Value: r.value}
 	}
 	return all
 }
