@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -304,9 +305,19 @@ func TestRollOperators(t *testing.T) {
 		}
 	}
 	pause(25 * time.Second)
+	var held api.Roll
+	if out := c.roll(t, "status", "-o", "json"); out.code != 0 || json.Unmarshal(out.stdout, &held) != nil {
+		t.Fatalf("status ended with %d\n%s", out.code, out)
+	}
 	done := make(chan rolled, 1)
 	go func() { done <- c.roll(t, "resume", "-o", "json") }()
 	pause(time.Second)
+	for _, order := range []string{"drain", "restart"} { // as the one that sleeps would send them
+		body := fmt.Sprintf(`{"roll":%d,"epoch":%d,"by":%q}`, held.ID, held.Epoch, held.By)
+		if a := c.must(t, 0, http.MethodPost, "/v1/nodes/n1/"+order, body, nil); !strings.Contains(string(a.body), string(api.CodeStaleEpoch)) {
+			t.Errorf("told to %s under the epoch that is over, n1 answers %s", order, a)
+		}
+	}
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
