@@ -56,15 +56,21 @@ func (c *Tidal) View(ctx context.Context) (*View, error) {
 	}
 	slices.SortFunc(v.Nodes, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
 	c.remember(v)
-	first := c.locals(ctx, v)
+	ends, held := frontiers{}, c.locals(ctx, v)
 	for n := range levelLooks {
 		if n > 0 && !sleep(ctx, levelRest) {
 			break
 		}
-		second := c.locals(ctx, v)
+		if n > 0 && len(ends) < len(s.Tables) { // a table went from one node to another just then
+			if now, again := c.Client.FreshStatus(ctx); again == nil {
+				s.Tables = now.Tables
+			}
+		}
+		ends.note(s.Tables, held)
+		held = c.locals(ctx, v)
 		v.Tables = v.Tables[:0]
 		for _, t := range s.Tables {
-			v.Tables = append(v.Tables, tableOf(&t, first, second))
+			v.Tables = append(v.Tables, tableOf(&t, ends, held))
 		}
 		if !slices.ContainsFunc(v.Tables, func(t Table) bool { return behind(v, &t) }) {
 			break
@@ -178,20 +184,31 @@ func (c *Tidal) claims(ctx context.Context, v *View) {
 	}
 }
 
+// frontiers is what the owners of tables had committed when they were asked first.
+type frontiers map[api.TableID]uint64
+
+// note adds the tables whose owner owns them, as it says itself.
+func (f frontiers) note(tables []api.Table, held map[string]map[api.TableID]api.LocalTable) {
+	for _, t := range tables {
+		if l, ok := held[t.Owner][t.ID]; ok && l.Owns {
+			if _, known := f[t.ID]; !known {
+				f[t.ID] = l.Commit
+			}
+		}
+	}
+}
+
 // tableOf finds out which replicas of a table are level: they have applied what
 // its owner had committed when it was asked first.
-func tableOf(t *api.Table, first, second map[string]map[api.TableID]api.LocalTable) Table {
+func tableOf(t *api.Table, ends frontiers, held map[string]map[api.TableID]api.LocalTable) Table {
 	out := Table{Name: t.Name, Owner: t.Owner, Place: t.Place}
-	frontier, known := uint64(0), false
-	if l, ok := first[t.Owner][t.ID]; ok && l.Owns {
-		frontier, known = l.Commit, true
-	}
+	frontier, known := ends[t.ID]
 	for _, r := range t.Replicas {
 		out.Moving = out.Moving || r.Leaving || !r.Voter
 		if !r.Voter {
 			continue
 		}
-		l, ok := second[r.Node][t.ID]
+		l, ok := held[r.Node][t.ID]
 		out.Replicas = append(out.Replicas, Replica{Node: r.Node, Level: known && ok && l.Applied >= frontier})
 	}
 	return out
