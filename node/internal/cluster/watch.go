@@ -206,8 +206,9 @@ func (c *Cluster) tellOwners(was, now *watched, first bool) { //nolint:revive //
 	places := c.places()
 	for _, t := range now.view.Tables {
 		old, owner := was.owners[t.ID], now.owners[t.ID]
-		if owner.node == "" {
-			// Until somebody else owns it, it counts as its last owner's.
+		if owner.node == "" || owner.term < old.term {
+			// Until somebody else owns it, it counts as its last owner's. What is known of
+			// an earlier one, which nobody has heard since, is no news.
 			if old.node != "" {
 				now.owners[t.ID] = old
 			}
