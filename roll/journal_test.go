@@ -47,7 +47,7 @@ func TestAnEndThatIsNotNoted(t *testing.T) {
 			return nil
 		}
 		report, err := s.run(t, roll.Options{}, nil)
-		if err == nil || !strings.Contains(err.Error(), "note the end of the roll: no quorum") || report == nil {
+		if err == nil || !strings.Contains(err.Error(), "the journal could not be told, and says that the roll goes on: no quorum") || report == nil {
 			t.Errorf("%+v, %v", report, err)
 		}
 		s.wantTouched(t, "b", "c", "a")

@@ -379,6 +379,10 @@ func (r *Runner) say(e Event) {
 	r.Say(e)
 }
 
+// noteTries is how often the journal is told of a state, within the time that the cluster
+// may be silent for.
+const noteTries = 4
+
 // note writes a node's state into the journal, and then says so. Nothing is done
 // whose state the journal has not taken.
 func (r *Runner) note(ctx context.Context, node string, s State, d nodeData, text string) error {
@@ -386,11 +390,12 @@ func (r *Runner) note(ctx context.Context, node string, s State, d nodeData, tex
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
-	call, cancel := context.WithTimeout(ctx, r.Plan.Options.Stall)
-	defer cancel()
-	_, err = r.Journal.ChangeRoll(call, api.RollNote, r.Roll.ID, api.RollChange{
-		Epoch: r.Roll.Epoch, Node: node, State: string(s), Note: text, Data: data,
-	})
+	c := api.RollChange{Epoch: r.Roll.Epoch, Node: node, State: string(s), Note: text, Data: data}
+	for range noteTries {
+		if err = r.noteOnce(ctx, c); api.CodeOf(err) != api.CodeOutcomeUnknown && !errors.Is(err, context.DeadlineExceeded) {
+			break // it has been answered; and the same note twice is one
+		}
+	}
 	switch {
 	case api.CodeOf(err) == api.CodeStaleEpoch:
 		return ErrTaken
@@ -402,6 +407,14 @@ func (r *Runner) note(ctx context.Context, node string, s State, d nodeData, tex
 	r.mu.Unlock()
 	r.say(Event{Event: "state", Node: node, State: s, Note: text})
 	return nil
+}
+
+// noteOnce asks once: whoever was asked may stand still, and the next one not.
+func (r *Runner) noteOnce(ctx context.Context, c api.RollChange) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Plan.Options.Stall/noteTries)
+	defer cancel()
+	_, err := r.Journal.ChangeRoll(ctx, api.RollNote, r.Roll.ID, c)
+	return err
 }
 
 // hold has the claim on a node's drain renewed from now on, or not any more.
