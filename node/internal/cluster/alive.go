@@ -347,8 +347,20 @@ func (c *Cluster) Ask(ctx context.Context, node string, method wire.Method, payl
 }
 
 // Detour returns a node that lives and hears another one that this node does not
-// hear; "" if there is none.
+// hear; "" if there is none. The other one may be any member: "".
 func (c *Cluster) Detour(node string) string {
+	if node != "" {
+		return c.detour(node)
+	}
+	for _, m := range c.View().Members {
+		if via := c.detour(m.Node); m.Node != c.o.Node && via != "" {
+			return via
+		}
+	}
+	return ""
+}
+
+func (c *Cluster) detour(node string) string {
 	if l := c.pulses.lifeOf(node); l != nil && l.over() == nil {
 		return ""
 	}

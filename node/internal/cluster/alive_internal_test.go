@@ -198,3 +198,28 @@ func TestHearer(t *testing.T) {
 		t.Errorf("%q hears c, and is dead", got)
 	}
 }
+
+// TestDetour: the way round to a node that is not heard here leads over one that hears
+// it, and the one to any such node too.
+func TestDetour(t *testing.T) {
+	w := newWorld(t)
+	c := still(w.state.View())
+	c.o.Node = "a"
+	p := &c.pulses
+	p.suspect, p.stall, p.host = suspectAfter, stallAfter, &hostlog{}
+	p.mu.of = map[string]*pulse{}
+	p.hello(inc("b", 1))
+	p.hello(inc("c", 1))
+	p.beat(inc("b", 1), &wire.Heartbeat{Hears: []string{"a", "c"}})
+	ways := func(when, want string) {
+		t.Helper()
+		if to, any := c.Detour("c"), c.Detour(""); to != want || any != want {
+			t.Errorf("%s: to c over %q, to any over %q, want %q", when, to, any, want)
+		}
+	}
+	ways("all are heard", "")
+	p.refuse(inc("c", 1))
+	ways("c is not", "b")
+	p.beat(inc("b", 1), &wire.Heartbeat{Hears: []string{"a"}})
+	ways("nobody hears c", "")
+}

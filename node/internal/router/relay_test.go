@@ -43,6 +43,24 @@ func TestRelay(t *testing.T) {
 	})
 }
 
+// TestRelayToWhoeverOwns: who hears somebody that is not heard here may know an owner
+// that nobody has told this node of. With all heard, nobody is asked.
+func TestRelayToWhoeverOwns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.dir.own("", 3)
+		req := put()
+		req.Deadline = time.Now().Add(ms(600))
+		if _, err := g.Do(t.Context(), req); api.CodeOf(err) != api.CodeNoOwner || g.cluster.nodes() != "" {
+			t.Errorf("%v, asked %q", err, g.cluster.nodes())
+		}
+		g.dir.around("", "c")
+		if _, err := g.Do(t.Context(), put()); err != nil || g.cluster.nodes() != "c" || !g.cluster.calls()[0].relay {
+			t.Errorf("%v, asked %q", err, g.cluster.nodes())
+		}
+	})
+}
+
 // TestRelayOncePerLook: a way round that leads nowhere is tried as often as the owner.
 func TestRelayOncePerLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,8 +28,8 @@ type Directory interface {
 	// Changed returns a channel that is closed at the next change of tables,
 	// leases or ownership.
 	Changed() <-chan struct{}
-	// Detour returns a node that this one reaches and that hears another one, which
-	// this one does not hear; "" if there is none.
+	// Detour returns a node that this one reaches and that hears another one, or for ""
+	// any, which this one does not hear; "" if there is none.
 	Detour(node string) string
 }
 

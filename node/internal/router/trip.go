@@ -113,7 +113,8 @@ func (t *trip) next(route Route) (target, bool) {
 			return to, true
 		}
 	}
-	if t.missed != "" {
+	// Of a table that this node knows no owner of, one that it does not hear may be it.
+	if t.missed != "" || route.Owner == "" {
 		to := target{node: t.missed, term: route.Term, via: t.r.o.Directory.Detour(t.missed)}
 		if to.via != "" && !slices.Contains(t.asked, to) {
 			return to, true
