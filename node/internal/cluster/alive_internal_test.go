@@ -213,8 +213,8 @@ func TestDetour(t *testing.T) {
 	p.beat(inc("b", 1), &wire.Heartbeat{Hears: []string{"a", "c"}})
 	ways := func(when, want string) {
 		t.Helper()
-		if to, any := c.Detour("c"), c.Detour(""); to != want || any != want {
-			t.Errorf("%s: to c over %q, to any over %q, want %q", when, to, any, want)
+		if to, over := c.Detour("c"), c.Detour(""); to != want || over != want {
+			t.Errorf("%s: to c over %q, to any over %q, want %q", when, to, over, want)
 		}
 	}
 	ways("all are heard", "")
