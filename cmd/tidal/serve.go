@@ -68,6 +68,7 @@ func (a *app) serve(c *cli.Context) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	stopNow, done := secondSignal()
 	defer done()
+	defer paceGC(a.env)()
 	o := node.Options{
 		Config:  conf,
 		Version: version(),
