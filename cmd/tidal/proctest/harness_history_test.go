@@ -1,6 +1,7 @@
 package proctest_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -128,7 +129,7 @@ func rowModel() porcupine.Model {
 // one whose value was read is done, at the version that was read, before the end of
 // that read; and a put that nobody saw, neither its value nor a version that is
 // nobody else's, can be done after all others as well, and is left out. What is left
-// is then in reach of the checker.
+// is then in reach of the checker. So are puts that cannot have written such a version.
 func settle(acts []act) []act {
 	read, seen := map[string]act{}, map[uint64]bool{} // the first read of each value; the versions told
 	for _, a := range acts {
@@ -159,10 +160,55 @@ func settle(acts []act) []act {
 		}
 	}
 	delete(seen, 0)
-	if len(seen) > 0 {
-		return out // somebody saw a version, and never the value
+	return leaveOut(out, seen)
+}
+
+// leaveOut leaves out the puts of unknown outcome whose value nobody read, but for those
+// that can have written the versions that somebody was told of. One can that began
+// before anybody was told of the version or a later one, and whose condition, if it has
+// any, nobody else's write can have failed. Of puts without a condition those that began
+// first will do, as many as there are versions: each could take the place of a later one.
+func leaveOut(acts []act, seen map[uint64]bool) []act {
+	type bounds struct {
+		before uint64        // the version told of that is next below
+		by     time.Duration // it was there
 	}
-	return slices.DeleteFunc(out, func(a act) bool { return !a.told.known && a.asked.kind == actPut })
+	versions := map[uint64]bounds{}
+	for v := range seen {
+		b := bounds{by: math.MaxInt64}
+		for _, a := range acts {
+			switch {
+			case !a.told.known:
+			case a.told.at >= v:
+				b.by = min(b.by, a.ended)
+			default:
+				b.before = max(b.before, a.told.at)
+			}
+		}
+		versions[v] = b
+	}
+	can := func(a act) bool {
+		for v, b := range versions {
+			if a.began <= b.by && (a.asked.match == 0 || a.asked.match >= b.before && a.asked.match < v) {
+				return true
+			}
+		}
+		return false
+	}
+	slices.SortStableFunc(acts, func(a, b act) int { return cmp.Compare(a.began, b.began) })
+	plain := 0
+	return slices.DeleteFunc(acts, func(a act) bool {
+		switch {
+		case a.told.known || a.asked.kind != actPut:
+			return false
+		case !can(a):
+			return true
+		case a.asked.match != 0 || a.asked.absent:
+			return false
+		}
+		plain++
+		return plain > len(versions)
+	})
 }
 
 // judgeRow checks the history of one row.

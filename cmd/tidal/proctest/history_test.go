@@ -1,6 +1,8 @@
 package proctest_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ func history(t *testing.T, text string) (acts []act) {
 		"none": {known: true}, "x1": {known: true, at: 1, value: "x"}, "x2": {known: true, at: 2, value: "x"},
 		"y2": {known: true, at: 2, value: "y"}, "y3": {known: true, at: 3, value: "y"},
 		"failed": {known: true, failed: true}, "failed1": {known: true, failed: true, at: 1}, "failed2": {known: true, failed: true, at: 2},
+		"failed3": {known: true, failed: true, at: 3},
 	}
 	requests := map[string]asked{
 		"get": {}, "x": {kind: actPut, value: "x"}, "y": {kind: actPut, value: "y"}, "z": {kind: actPut, value: "z"},
@@ -72,11 +75,38 @@ func TestJudgeRow(t *testing.T) {
 		{"an unknown one fails a condition", "ab x done1\ncd y -\nef z-if-1 failed2\ngh get y2", porcupine.Ok},
 		{"one that nobody read fails a condition", "ab x done1\ncd y -\nef z-if-1 failed2\ngh z-if-2 done3", porcupine.Ok},
 		{"nobody can have failed it", "ab x done1\nef z-if-1 failed2", porcupine.Illegal},
+		{"one of two that nobody read fails a condition", "ab x done1\nab y -\ncd z -\nef z-if-1 failed2\ngh z-if-2 done3", porcupine.Ok},
+		{"it began too late to have failed it", "ab x done1\nef z-if-1 failed2\ngh y -", porcupine.Illegal},
+		{"its own condition cannot have held", "ab x done1\ncd y done2\nce z-if-1 -\nef z-if-2 failed3", porcupine.Illegal},
+		{"its own condition can have held", "ab x done1\ncd y done2\nce z-if-2 -\nef y-if-1 failed3", porcupine.Ok},
+		{"two that nobody read fail two conditions", "ab x done1\nab y -\nab y -\ncd z-if-1 failed2\nef z-if-2 failed3", porcupine.Ok},
+		{"one that nobody read fails no two", "ab x done1\nab y -\ncd z-if-1 failed2\nef z-if-2 failed3", porcupine.Illegal},
 		{"an unknown condition", "ab x done1\ncd delete-if-1 -\nef get x1\ngh get none", porcupine.Ok},
 		{"an unknown condition that never held", "ab x done1\ncd y done2\nef delete-if-1 -\ngh get none", porcupine.Illegal},
 	} {
 		if got := judgeRow(history(t, test.text), time.Minute); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
+	}
+}
+
+// TestJudgeRowOfManyUnknown has one of many writes of unknown outcome fail a condition,
+// among reads: which one it was must not be tried out in every order.
+func TestJudgeRowOfManyUnknown(t *testing.T) {
+	t.Parallel()
+	acts := history(t, "ab x done1")
+	for i := range 40 {
+		at := time.Duration('c' + 2*i)
+		acts = append(acts,
+			act{client: 2 * i, asked: asked{kind: actPut, value: fmt.Sprint(i)}, began: at, ended: at + 1},
+			act{client: 2*i + 1, told: told{known: true, at: 1, value: "x"}, began: at, ended: at + 1})
+	}
+	late := act{client: 100, asked: asked{kind: actPut, value: "z", match: 1}, told: told{known: true, failed: true, at: 2}, began: 1000, ended: 1001}
+	if got := judgeRow(append(slices.Clone(acts), late), time.Minute); got != porcupine.Ok {
+		t.Errorf("it is %v, and one of 40 writes can have failed the condition", got)
+	}
+	old := act{client: 101, told: told{known: true, at: 1, value: "x"}, began: 1002, ended: 1003}
+	if got := judgeRow(append(acts, late, old), time.Minute); got != porcupine.Illegal {
+		t.Errorf("it is %v, and a read is older than the version that failed a condition", got)
 	}
 }
