@@ -64,6 +64,37 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	}
 }
 
+// TestFailedFolderSyncIsFatal fails the sync of the database's folder, of which pebble
+// would panic in the background.
+func TestFailedFolderSyncIsFatal(t *testing.T) {
+	broken := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync && op.Path == "db" {
+			return errDisk
+		}
+		return nil
+	})}
+	told := make(chan error, 8)
+	db, err := store.Open("db", store.Options{
+		FS: errorfs.Wrap(vfs.NewMem(), broken), Fatal: func(err error) { told <- err },
+	})
+	check(t, err)
+	broken.On()
+	go func() { // never ends: see above
+		value := make([]byte, 1<<20)
+		for i := 0; ; i++ { // until a log or a list of files is begun anew
+			b := db.NewBatch()
+			b.Set(fmt.Append(nil, i), value)
+			if b.Commit(false) != nil {
+				return
+			}
+		}
+	}()
+	trouble, ok := errors.AsType[*store.DiskError](<-told)
+	if !ok || trouble.Op != "sync" || trouble.Path != "db" || !errors.Is(trouble, errDisk) {
+		t.Errorf("told %+v", trouble)
+	}
+}
+
 // TestFailedReadIsFatal fails the reads of a table: the owner is told in which file
 // and where.
 func TestFailedReadIsFatal(t *testing.T) {

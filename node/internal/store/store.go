@@ -97,6 +97,7 @@ func Open(dir string, o Options) (*DB, error) {
 	if err := d.checkFormat(o.ReadOnly); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
+	ev.disk.runs.Store(o.Fatal != nil)
 	return d, nil
 }
 
@@ -208,6 +209,7 @@ func (d *DB) Groups() ([]uint64, error) {
 
 // Close flushes and closes the database. All batches and scans must have ended.
 func (d *DB) Close() error {
+	d.events.disk.runs.Store(false)
 	if err := d.db.Close(); err != nil {
 		return fmt.Errorf("close the database: %w", err)
 	}

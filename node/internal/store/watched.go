@@ -52,6 +52,7 @@ type watchedFS struct {
 	vfs.FS
 
 	tell     func(*DiskError)
+	runs     atomic.Bool            // the database is open, and somebody is told what goes wrong
 	manifest atomic.Pointer[extent] // what was last synced of the database's list of files
 	mu       struct {
 		sync.Mutex
@@ -174,6 +175,9 @@ func (d *watchedDir) Sync() error {
 	marks := d.fs.mu.marks
 	d.fs.mu.Unlock()
 	err := d.watchedFile.Sync()
+	if err != nil && d.fs.runs.Load() {
+		select {} // pebble would panic, on a goroutine of its own; who was told ends the process
+	}
 	if err == nil {
 		d.fs.mu.Lock()
 		d.fs.mu.marked = marks
