@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -58,9 +59,17 @@ func (k *nemesis) again(who []int) {
 }
 
 // powerCut has file systems lose what was not synced, and their nodes end: what the
-// kernel still held is gone, as with the power.
+// kernel still held is gone, as with the power. The nodes stand still first: an fsync
+// that is under way while ext4 shuts down may return 0 for what is gone then, and no
+// power cut leaves anybody the time to say so.
 func (k *nemesis) powerCut(nodes int) fault {
 	return fault{fmt.Sprintf("power cut of %d", nodes), nodes, time.Second, func(who []int) func() {
+		for _, i := range who {
+			k.problem(k.nodes[i].signal(syscall.SIGSTOP))
+		}
+		for _, i := range who {
+			k.problem(poll(time.Second, k.nodes[i].standsStill))
+		}
 		for _, i := range who {
 			k.problem(shutDown(k.data(k.nodes[i].id)))
 		}
@@ -72,6 +81,23 @@ func (k *nemesis) powerCut(nodes int) fault {
 		}
 		return func() { k.again(who) }
 	}}
+}
+
+// standsStill holds that no thread of a node's process can run: each is stopped, waits
+// for a disk, or is gone.
+func (n *node) standsStill() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.cmd.Process.Pid))
+	for _, name := range threads {
+		stat, gone := os.ReadFile(name)
+		if gone != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if state := rest[:min(len(rest), 1)]; !strings.Contains("TtDZX", state) {
+			return fmt.Errorf("a thread of %s still runs: %s", n.id, state)
+		}
+	}
+	return err
 }
 
 // shutDown ends a file system without a word to its disk: EXT4_IOC_SHUTDOWN.
