@@ -126,7 +126,7 @@ func knownClusters(name string, file contexts) string {
 		return "did you mean " + near + "?"
 	}
 	if len(known) == 0 {
-		return "it has none; `tidal dev` makes one"
+		return "no cluster is named there yet: `tidal dev` makes one, and --endpoint URL needs none"
 	}
 	return "it has " + strings.Join(known, ", ")
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,24 +35,36 @@ func (p *pipe) Accept() (net.Conn, error) {
 func (p *pipe) Close() error   { close(p.done); return nil }
 func (p *pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// serve starts the rig's http.Server and returns a connection to it.
-func (g *rig) serve(t *testing.T) (net.Conn, *bufio.Reader) {
+// listen has the rig's http.Server take the connections of a pipe, over TLS if there is
+// a configuration for that.
+func (g *rig) listen(t *testing.T, secure *tls.Config) *pipe {
 	t.Helper()
 	p := &pipe{conns: make(chan net.Conn), done: make(chan struct{})}
 	s := g.HTTPServer()
 	s.BaseContext = g.base
+	var l net.Listener = p
+	if secure != nil {
+		l = tls.NewListener(p, secure)
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(p) }()
-	here, there := net.Pipe()
-	p.conns <- there
+	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
-		_ = here.Close()
 		_ = s.Close()
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 		<-time.After(time.Second) // net/http keeps a connection for some time that it cut
 	})
+	return p
+}
+
+// serve starts the rig's http.Server and returns a connection to it.
+func (g *rig) serve(t *testing.T) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	p := g.listen(t, nil)
+	here, there := net.Pipe()
+	p.conns <- there
+	t.Cleanup(func() { _ = here.Close() })
 	return here, bufio.NewReader(here)
 }
 

@@ -22,21 +22,7 @@ import (
 // many serves the rig on as many connections as a test makes.
 func (g *rig) many(t *testing.T, secure *tls.Config) (dial func() (net.Conn, *bufio.Reader)) {
 	t.Helper()
-	p := &pipe{conns: make(chan net.Conn), done: make(chan struct{})}
-	s := g.HTTPServer()
-	var l net.Listener = p
-	if secure != nil {
-		l = tls.NewListener(p, secure)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	t.Cleanup(func() {
-		_ = s.Close()
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-		<-time.After(time.Second) // net/http keeps a connection for some time that it cut
-	})
+	p := g.listen(t, secure)
 	return func() (net.Conn, *bufio.Reader) {
 		here, there := net.Pipe()
 		p.conns <- there

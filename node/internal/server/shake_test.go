@@ -2,9 +2,7 @@ package server_test
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +14,7 @@ import (
 func TestShaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
-		p := &pipe{conns: make(chan net.Conn), done: make(chan struct{})}
-		s := g.HTTPServer()
-		ended := make(chan error, 1)
-		go func() { ended <- s.Serve(p) }()
-		t.Cleanup(func() {
-			_ = s.Close()
-			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-				t.Error(err)
-			}
-			<-time.After(time.Second) // net/http keeps a connection for some time that it cut
-		})
+		p := g.listen(t, nil)
 		conf := &tls.Config{Certificates: []tls.Certificate{brief(t, time.Hour)}}
 		dial := func() (client, server net.Conn) {
 			here, there := net.Pipe()

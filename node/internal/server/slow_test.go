@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,17 +19,7 @@ import (
 // as one likes.
 func (g *rig) dialer(t *testing.T) (dial func() net.Conn) {
 	t.Helper()
-	p := &pipe{conns: make(chan net.Conn), done: make(chan struct{})}
-	s := g.HTTPServer()
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(p) }()
-	t.Cleanup(func() {
-		_ = s.Close()
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-		<-time.After(time.Second) // net/http keeps a connection for some time that it cut
-	})
+	p := g.listen(t, nil)
 	return func() net.Conn {
 		here, there := net.Pipe()
 		p.conns <- there
