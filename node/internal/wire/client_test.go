@@ -54,13 +54,3 @@ func TestClientFormats(t *testing.T) {
 		t.Error("numbers on the wire were changed")
 	}
 }
-
-func FuzzDecodeClientRequest(f *testing.F) {
-	f.Add(wire.AppendClientRequest(nil, someClientRequest()))
-	fuzz(f, func(q *wire.ClientRequest) []byte { return wire.AppendClientRequest(nil, q) }, wire.DecodeClientRequest)
-}
-
-func FuzzDecodeClientResponse(f *testing.F) {
-	f.Add(wire.AppendClientResponse(nil, &wire.ClientResponse{Response: *someResponse()}))
-	fuzz(f, func(p *wire.ClientResponse) []byte { return wire.AppendClientResponse(nil, p) }, wire.DecodeClientResponse)
-}

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"bytes"
 	"errors"
 	"reflect"
 	"strings"
@@ -319,61 +318,4 @@ func TestNumbersAreFixed(t *testing.T) {
 	if wire.ConnRaft != 1 || wire.ConnCall != 2 {
 		t.Error("kinds of connections were renumbered")
 	}
-}
-
-// fuzz checks that what a decoder accepts is encoded to something that decodes
-// to the same.
-func fuzz[T any](f *testing.F, encode func(T) []byte, decode func([]byte) (T, error)) {
-	f.Helper()
-	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := decode(bytes.Clone(b))
-		if err != nil {
-			if !errors.Is(err, wire.ErrMalformed) {
-				t.Errorf("the error does not say malformed: %v", err)
-			}
-			return
-		}
-		again, err := decode(encode(v))
-		if err != nil || !reflect.DeepEqual(again, v) {
-			t.Errorf("%+v came back as %+v, %v", v, again, err)
-		}
-	})
-}
-
-func FuzzDecodeHello(f *testing.F) {
-	h := someHello()
-	f.Add(wire.AppendHello(nil, &h))
-	fuzz(f, func(h wire.Hello) []byte { return wire.AppendHello(nil, &h) }, wire.DecodeHello)
-}
-
-func FuzzDecodeHeartbeat(f *testing.F) {
-	f.Add(wire.AppendHeartbeat(nil, someHeartbeat()))
-	fuzz(f, func(h *wire.Heartbeat) []byte { return wire.AppendHeartbeat(nil, h) }, wire.DecodeHeartbeat)
-}
-
-func FuzzDecodeCall(f *testing.F) {
-	f.Add(wire.AppendCall(nil, wire.Call{ID: 1, Method: wire.MethodForward, Timeout: time.Second, Payload: []byte("x")}))
-	fuzz(f, func(c wire.Call) []byte { return wire.AppendCall(nil, c) }, wire.DecodeCall)
-}
-
-func FuzzDecodeReply(f *testing.F) {
-	f.Add(wire.AppendReply(nil, wire.Reply{ID: 1, Err: someError()}))
-	f.Add(wire.AppendReply(nil, wire.Reply{ID: 1, Payload: []byte("x")}))
-	fuzz(f, func(r wire.Reply) []byte { return wire.AppendReply(nil, r) }, wire.DecodeReply)
-}
-
-func FuzzDecodeRequest(f *testing.F) {
-	f.Add(wire.AppendRequest(nil, someRequest(), now()))
-	fuzz(f, func(q *api.Request) []byte { return wire.AppendRequest(nil, q, now()) },
-		func(b []byte) (*api.Request, error) { return wire.DecodeRequest(b, now()) })
-}
-
-func FuzzDecodeResponse(f *testing.F) {
-	f.Add(wire.AppendResponse(nil, someResponse()))
-	fuzz(f, func(p *api.Response) []byte { return wire.AppendResponse(nil, p) }, wire.DecodeResponse)
-}
-
-func FuzzDecodeError(f *testing.F) {
-	f.Add(wire.AppendError(nil, someError()))
-	fuzz(f, func(e *api.Error) []byte { return wire.AppendError(nil, e) }, wire.DecodeError)
 }

@@ -28,16 +28,3 @@ func TestRenewals(t *testing.T) {
 		}
 	}
 }
-
-func FuzzDecodeRenewal(f *testing.F) {
-	f.Add(wire.AppendRenewal(nil, wire.Renewal{Term: 3, Index: 70_000}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := wire.DecodeRenewal(b)
-		if err != nil {
-			return
-		}
-		if back, err := wire.DecodeRenewal(wire.AppendRenewal(nil, r)); back != r || err != nil {
-			t.Errorf("%+v came back as %+v, %v", r, back, err)
-		}
-	})
-}
