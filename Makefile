@@ -93,6 +93,7 @@ pages:
 fuzz:
 	@.ci/fuzz $(GO) $(or $(T),1m) $(F)
 
+sim: export GOGC = 800
 sim:
 	TIDAL_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v ./node/internal/sim
 	TIDAL_FOUND_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v -run '^TestFoundOnce$$' ./node/internal/cluster
