@@ -22,6 +22,7 @@ type form struct {
 
 func formOf[T any](name string, good []byte, encode func(T) []byte, decode func([]byte) (T, error)) form {
 	return form{name, good, func(t *testing.T, b []byte) {
+		t.Helper()
 		v, err := decode(bytes.Clone(b))
 		if err != nil {
 			if !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrNewer) {
