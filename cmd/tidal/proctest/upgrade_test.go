@@ -56,14 +56,17 @@ const (
 
 // TestUpgrade rolls a cluster from release A to B, back, and to B again, under sixteen
 // writers that send nothing twice; then it raises the feature level, after which
-// nobody can go back. UPGRADE_RUNS sets how often.
+// nobody can go back. UPGRADE_RUNS sets how often. What is promised is what TestRoll holds.
 func TestUpgrade(t *testing.T) {
+	var all rollResults
 	for i := range runs(t, "UPGRADE_RUNS", 0) {
-		t.Run(strconv.Itoa(i+1), upgradeRun)
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) { all = append(all, upgradeRun(t)) })
 	}
+	all.promised(t)
 }
 
-func upgradeRun(t *testing.T) {
+func upgradeRun(t *testing.T) rollResult {
+	t.Helper()
 	c := newCluster(t, clusterOptions{})
 	b := filepath.Join(c.dir, "release-b")
 	release(t, b, versionB, levelsB)
@@ -75,42 +78,39 @@ func upgradeRun(t *testing.T) {
 	tables := c.createTables(t, gracefulTables)
 	f := launchKeeping(t, c.targets(), tables)
 	pause(1500 * time.Millisecond)
-	c.upgrades(t, b)
-	lasted := time.Since(f.began)
+	rolls := c.upgrades(t, f, b)
 	f.stop()
-	r := summarise(f.writes(), lasted)
-	t.Logf("%s", r)
-	if r.refused > 0 || r.longest.took > api.Patience {
-		t.Errorf("%d of %d writes were not answered 2xx; the longest waited %v", r.refused, r.total, r.longest.took)
-	}
-	wrong, _ := readBack(c.targets(), append(f.writes(), f.unsent(tables)...), followerLag)
-	showList(t, "read back", wrong)
+	r := c.unnoticed(t, f, tables, rolls...)
 	c.noWayBack(t)
+	return r
 }
 
-// upgrades goes from A to B, back, and to B again.
-func (c *cluster) upgrades(t *testing.T, b string) {
+// upgrades goes from A to B, back, and to B again, and returns the rolls that restarted
+// nodes.
+func (c *cluster) upgrades(t *testing.T, f *fleet, b string) []rolled {
 	t.Helper()
-	c.upgraded(t, versionB, "--yes", "--settle", "300ms", "-o", "json", "--binary", b)
+	there := c.upgraded(t, f, versionB, "--yes", "--settle", "300ms", "-o", "json", "--binary", b)
 	if out := c.roll(t, "--yes", "--binary", b); out.code != 0 || strings.Count(out.String(), "it runs "+versionB+" already") != len(c.nodes) {
 		t.Errorf("nodes that run it were not left alone: exit %d\n%s", out.code, out)
 	}
-	c.upgraded(t, versionA, "rollback", "--yes", "--settle", "300ms", "-o", "json")
+	back := c.upgraded(t, f, versionA, "rollback", "--yes", "--settle", "300ms", "-o", "json")
 	// The first node is there already: somebody put the binary in its place.
-	if out := c.roll(t, "--yes", "--only", "n1", "--settle", "300ms", "-o", "json", "--binary", b); out.code != 0 {
-		t.Fatalf("one node: exit %d\n%s", out.code, out)
+	one := c.timedRoll(t, f, "--yes", "--only", "n1", "--settle", "300ms", "-o", "json", "--binary", b)
+	if one.code != 0 {
+		t.Fatalf("one node: exit %d\n%s", one.code, one)
 	}
-	out := c.upgraded(t, versionB, "--yes", "--settle", "300ms", "-o", "json", "--binary", b)
-	if bytes.Contains(out.stdout, []byte(`"node":"n1","state":"stop"`)) || !strings.Contains(out.String(), "tidal cluster finalize") {
-		t.Errorf("n1, which runs it, was stopped, or what to do next is not said\n%s", out)
+	again := c.upgraded(t, f, versionB, "--yes", "--settle", "300ms", "-o", "json", "--binary", b)
+	if bytes.Contains(again.stdout, []byte(`"node":"n1","state":"stop"`)) || !strings.Contains(again.String(), "tidal cluster finalize") {
+		t.Errorf("n1, which runs it, was stopped, or what to do next is not said\n%s", again)
 	}
+	return []rolled{there, back, one, again}
 }
 
 // upgraded rolls, and wants every node to run a release then, of the one file that its
 // supervisor would start.
-func (c *cluster) upgraded(t *testing.T, version string, args ...string) rolled {
+func (c *cluster) upgraded(t *testing.T, f *fleet, version string, args ...string) rolled {
 	t.Helper()
-	out := c.roll(t, args...)
+	out := c.timedRoll(t, f, args...)
 	if out.code != 0 || out.report.Refused != 0 || out.report.Status != "done" {
 		t.Fatalf("roll %v: exit %d\n%s", args, out.code, out)
 	}
