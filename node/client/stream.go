@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -352,6 +353,7 @@ func (s *stream) write() {
 		case <-s.done:
 			return
 		}
+		runtime.Gosched() // those who are ready to run may have a call for the same write
 		s.out.Lock()
 		b := s.out.buf
 		s.out.buf = s.out.spare
