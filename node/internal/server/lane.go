@@ -60,8 +60,8 @@ const (
 // lane.
 func (x *exchange) mayLane() bool {
 	r := x.r
-	if r.ContentLength != 0 && x.status != http.StatusNoContent {
-		return false // its body may not have been read
+	if r.ContentLength != 0 && (r.Method != http.MethodPut || x.status != http.StatusNoContent) {
+		return false // its body may not have been read: what is left of it is no request
 	}
 	return x.rt == x.s.row && r.ProtoMajor == 1 && r.ProtoMinor == 1 && !r.Close && len(x.w.Header()["Connection"]) == 0
 }

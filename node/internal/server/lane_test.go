@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,9 @@ var laneCases = []struct {
 	{putRow, true},
 	{"HEAD " + rowK + " HTTP/1.1\r\nHost: a\r\n\r\n", true},
 	{"DELETE " + rowK + " HTTP/1.1\r\nHost: a\r\n\r\n", true},
+	{"DELETE " + rowK + " HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nv", false},
+	{"DELETE " + rowK + " HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\nv", false},
+	{"DELETE " + rowK + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + strconv.Itoa(5000*len(putRow)) + "\r\n\r\n" + strings.Repeat(putRow, 5000), false},
 	{"PUT " + rowK + " HTTP/1.1\r\nHost: a\r\n\r\n", true},
 	{"PUT " + rowK + " HTTP/1.1\r\nHost: a\r\nContent-Length: 3500\r\n\r\n" + strings.Repeat("v", 3500), true},
 	{"PUT " + rowK + " HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("v", 5000), false},
