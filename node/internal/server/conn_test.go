@@ -256,3 +256,41 @@ func TestSlowTables(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowToFindTheTable: a node that has to ask others for a table takes no longer for that
+// than its client waits.
+func TestSlowToFindTheTable(t *testing.T) {
+	const timeout = 2 * time.Second
+	hint, key := "Tidal-Timeout: "+timeout.String(), "Idempotency-Key: one"
+	took := func(t *testing.T, g *rig, ask func() api.Code) {
+		t.Helper()
+		g.slow = true
+		g.err = &api.Error{Code: api.CodeNotReady, Message: "nobody can say"}
+		start := time.Now()
+		if code := ask(); code != api.CodeNotReady || time.Since(start) != timeout {
+			t.Errorf("%s after %v", code, time.Since(start))
+		}
+	}
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/v1/tables/t", ""},
+		{"PUT", rowK, "v"},
+		{"DELETE", rowK, ""},
+		{"POST", "/v1/tables/t/rows", `{"key":"k","value":"v"}`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(t)
+			took(t, g, func() api.Code { return problemOf(t, g.ask(c.method, c.path, c.body, header(hint), header(key))).Code })
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		conn, br := g.many(t, nil)()
+		s := openStream(t, conn, br)
+		took(t, g, func() api.Code {
+			q := rowReq(api.OpPut)
+			q.Idem = "one"
+			s.send(q, timeout)
+			return api.CodeOf(s.reply().Err)
+		})
+	})
+}

@@ -49,7 +49,7 @@ type below struct {
 	level    uint64        // that was asked for
 	binary   string        // that was sent or asked for
 	sent     int           // bytes of it that came
-	slow     bool          // changes of tables last until their ctx ends
+	slow     bool          // changes of tables last until their ctx ends, and so does finding one
 	block    chan struct{} // if not nil, Do waits for it
 	entered  chan struct{}
 }
@@ -122,8 +122,9 @@ func (b *below) Found(ctx context.Context, members []string) (api.Founded, error
 	return api.Founded{Cluster: "prod", Proposer: members[0], Members: members, Without: []string{}}, b.err
 }
 
-func (b *below) Table(_ context.Context, name string) (api.Table, error) {
+func (b *below) Table(ctx context.Context, name string) (api.Table, error) {
 	b.name = name
+	b.await(ctx)
 	return api.Table{Name: name, ID: 2, Owner: "b", Term: 4, Replicas: []api.Replica{}}, b.err
 }
 
@@ -162,7 +163,11 @@ func (b *below) After(id string) ([]api.Event, string, <-chan struct{}, error) {
 
 func (b *below) Health(c server.Check) (answer api.Health) { b.check = c; return b.health }
 
-func (b *below) tableID(_ context.Context, name string) (api.TableID, error) {
+func (b *below) tableID(ctx context.Context, name string) (api.TableID, error) {
+	if b.slow {
+		<-ctx.Done()
+		return 0, &api.Error{Code: api.CodeNotReady, Message: "nobody can say"}
+	}
 	if name != "t" {
 		return 0, &api.Error{Code: api.CodeTableNotFound, Message: "there is no table " + name}
 	}

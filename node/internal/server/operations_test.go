@@ -105,7 +105,10 @@ func tableOperations() map[string]operation {
 	const one = "/v1/tables/{table}"
 	return map[string]operation{
 		"GET /v1/tables": {does: "Lists the tables.", answers: ok("the tables", api.TableList{})},
-		"GET " + one:     {does: "Describes a table.", takes: []string{"table"}, answers: ok("the table", api.Table{}), codes: []api.Code{api.CodeTableNotFound}},
+		"GET " + one: {
+			does: "Describes a table.", takes: []string{"table", api.HeaderTimeout},
+			answers: ok("the table", api.Table{}), codes: []api.Code{api.CodeTableNotFound, api.CodeNotReady},
+		},
 		"PUT " + one: {
 			does: "Creates a table.", takes: []string{"table", api.HeaderTimeout}, body: api.TableSettings{}, empty: true,
 			answers: map[int]answer{200: {"it is there with these settings", api.Table{}, nil}, 201: {"it was created", api.Table{}, []string{"Location"}}},

@@ -195,6 +195,11 @@ func (s *Server) identify(ctx context.Context, req *api.Request, who api.Princip
 		req.ID = s.o.NewID()
 		return nil
 	}
+	if !req.Deadline.IsZero() { // a node that has not heard of the table asks others
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, req.Deadline)
+		defer cancel()
+	}
 	table, err := s.o.TableID(ctx, req.Table)
 	if err != nil {
 		return err

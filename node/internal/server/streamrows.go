@@ -103,13 +103,13 @@ func (a *rowCall) serve(ctx context.Context, c *wire.Call) (payload []byte, err 
 		}
 		req.Value = nil
 	}
+	if c.Timeout > 0 {
+		req.Deadline = a.start.Add(c.Timeout)
+	}
 	if req.Op.Writes() {
 		if err = a.st.s.identify(ctx, req, a.st.who, q.Idem); err != nil {
 			return nil, err
 		}
-	}
-	if c.Timeout > 0 {
-		req.Deadline = a.start.Add(c.Timeout)
 	}
 	resp, err := a.st.s.o.Rows.Do(ctx, req)
 	if err != nil {

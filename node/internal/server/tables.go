@@ -42,7 +42,9 @@ func (x *exchange) getTable() error {
 	if err != nil {
 		return err
 	}
-	table, err := x.s.o.Tables.Table(x.r.Context(), name)
+	ctx, cancel := x.patiently()
+	defer cancel()
+	table, err := x.s.o.Tables.Table(ctx, name)
 	if err != nil {
 		return err
 	}
