@@ -417,10 +417,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+var errPlain = errors.New("its connection shows no certificate, in a cluster that is not in plaintext")
+
 // principal says who a client is. A plaintext cluster is on loopback alone, and
 // who reaches it may do everything.
 func (n *node) principal(cs *tls.ConnectionState) (api.Principal, error) {
-	if cs == nil {
+	switch {
+	case cs == nil && n.keys != nil:
+		return api.Principal{}, errPlain
+	case cs == nil:
 		return api.Principal{Name: "local", Role: api.RoleAdmin}, nil
 	}
 	name, role, err := pki.ClientRole(cs, n.o.Config.Cluster.Name)

@@ -5,6 +5,7 @@ import (
 
 	"tidal/node/api"
 	"tidal/node/internal/wire"
+	"tidal/pki"
 )
 
 // The owner looks at a forwarded request's client again, whoever let it in: a node
@@ -28,5 +29,16 @@ func TestForwardedRoles(t *testing.T) {
 		if api.CodeOf(err) != api.CodeForbidden {
 			t.Errorf("%s by a writer: %v", action, err)
 		}
+	}
+}
+
+// TestNobodyIsLocal: who comes without a certificate may do everything in a plaintext cluster,
+// and nothing in another.
+func TestNobodyIsLocal(t *testing.T) {
+	if who, err := (&node{}).principal(nil); err != nil || who.Role != api.RoleAdmin {
+		t.Errorf("in plaintext: %+v, %v", who, err)
+	}
+	if who, err := (&node{keys: &pki.Keypair{}}).principal(nil); err == nil || who.Role != api.RoleNone {
+		t.Errorf("with certificates: %+v, %v", who, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -319,6 +320,27 @@ func TestLaneBodyLater(t *testing.T) {
 		_, _ = io.WriteString(conn, head)
 		if status, body := answerOf(t, r); status != http.StatusBadRequest || !strings.Contains(body, "too slowly") {
 			t.Errorf("%d %s", status, body)
+		}
+	})
+}
+
+// TestLaneKeepsItsClient: on a connection that goes from a lane back to net/http, its client
+// is who it was.
+func TestLaneKeepsItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		raw, _ := g.many(t, &tls.Config{Certificates: []tls.Certificate{brief(t, 100*time.Hour)}, ClientAuth: tls.RequireAnyClientCert})()
+		conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{named(t, "reader", 100*time.Hour)}})
+		r := bufio.NewReader(conn)
+		for i, want := range []int{http.StatusOK, http.StatusForbidden, http.StatusForbidden, http.StatusOK} {
+			_, _ = io.WriteString(conn, []string{getRow, putRow, "DELETE /v1/tables/t HTTP/1.1\r\nHost: a\r\n\r\n", getRow}[i])
+			if status, body := answerOf(t, r); status != want {
+				t.Errorf("answer %d: %d %s", i, status, body)
+			}
+			synctest.Wait()
+			if lane := i < 2; (g.Lanes() == 1) != lane {
+				t.Errorf("after answer %d: %d lanes", i, g.Lanes())
+			}
 		}
 	})
 }
