@@ -73,7 +73,7 @@ func TestParseChangesRefuses(t *testing.T) {
 		"{\"key\":\"k\",\"value\":\"\x00\"}":                                    "control character",
 		"{\"key\":\"k\",\"value\":\"\\n\x00\"}":                                 "control character",
 		"{\"key\":\"k\",\"value\":\"\xff\"}":                                    "it is not UTF-8",
-		"\xef\xbb\xbf" + good:                                                   "line 1: it is no JSON object",
+		"\xef\xbb\xbf" + good:                                                   "line 1: it begins with a byte order mark",
 		strings.Repeat(`{"key":"k","delete":true}`+"\n", api.MaxChanges) + good: "line 10001: a batch has up to 10000 changes",
 	} {
 		_, err := api.ParseChanges([]byte(body), 1)

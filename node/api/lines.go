@@ -35,6 +35,9 @@ func ParseChanges(body []byte, first int) ([]Change, error) {
 			}
 		}
 		c, err := p.change()
+		if err != nil && bytes.HasPrefix(line, []byte("\xef\xbb\xbf")) {
+			err.Message = "it begins with a byte order mark, which no JSON has: save the file as UTF-8 without one"
+		}
 		if err != nil {
 			err.Message = fmt.Sprintf("line %d: %s", n, err.Message)
 			return nil, err

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -132,7 +133,7 @@ func TestBadBodies(t *testing.T) {
 			return
 		}
 		for body, says := range map[string]string{
-			`{"surely":1}`: "surely", `[]`: "", `"x"`: "", `7`: "", `{`: "", `{}{}`: "", `{} x`: "", `nul`: "", "\xff\xfe{}": "", "{\"by\":\"\x00\"}": "",
+			`{"surely":1}`: "surely", `[]`: "", `"x"`: "", `7`: "", `{`: "", `{}{}`: "", `{} x`: "", `nul`: "", ` null`: "a null does not fit", "\xff\xfe{}": "", "{\"by\":\"\x00\"}": "",
 			`{"\u0000":1}`: "", strings.Repeat(`{"data":`, 400): "",
 		} {
 			refuses(t, api.CodeBadRequest, says, method+" "+path, body)
@@ -141,10 +142,31 @@ func TestBadBodies(t *testing.T) {
 		for f := range reflect.TypeOf(op.body).Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			wrong := `{"x":[]}`
+			refuses(t, api.CodeBadRequest, "stands twice", method+" "+path, fmt.Sprintf(`{%[1]q:null,%[1]q:null}`, name))
+			refuses(t, api.CodeBadRequest, "unknown field", method+" "+path, fmt.Sprintf(`{%q:null}`, strings.ToUpper(name)))
 			if f.Type.Kind() == reflect.Slice {
 				continue // any JSON
 			}
 			refuses(t, api.CodeBadRequest, name, method+" "+path, fmt.Sprintf(`{%q:%s}`, name, wrong))
+		}
+	})
+}
+
+// TestPartOfValue: a body that says that it is a part of the value is never taken for all
+// of it.
+func TestPartOfValue(t *testing.T) {
+	refuses(t, api.CodeBadRequest, "never a part", "PUT "+rowK, "v", header("Content-Range: bytes 0-0/9"))
+}
+
+// TestOptionsOfAll: what net/http would answer by itself is an answer as all others are.
+func TestOptionsOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		conn, r := g.serve(t)
+		_, _ = io.WriteString(conn, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+		answer, err := http.ReadResponse(r, nil)
+		if err != nil || answer.StatusCode != http.StatusNotFound || answer.Header.Get(api.HeaderNode) == "" || answer.Body.Close() != nil {
+			t.Errorf("%v: %+v", err, answer)
 		}
 	})
 }

@@ -1,13 +1,9 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
+	"fmt"
 	"net/http"
-	"strings"
 
 	"tidal/node/api"
 )
@@ -61,21 +57,15 @@ func (x *exchange) moveReplica() error {
 // parseMove reads the body of POST /v1/tables/{table}/replicas.
 func parseMove(body []byte) (api.Move, error) {
 	var m api.Move
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err := d.Decode(&m)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the JSON object")
-		}
+	if err := parseObject(body, &m, "the move", `"from" and "to"`); err != nil {
+		return m, err
 	}
-	if err == nil {
-		err = errors.Join(api.CheckNode(m.From), api.CheckNode(m.To))
-	}
-	if err != nil {
-		return m, &api.Error{
-			Code: api.CodeBadRequest, Message: "the move: " + strings.TrimPrefix(err.Error(), "json: "),
-			Hint: `it is a JSON object with the node ids "from" and "to"`,
+	for _, n := range []struct{ field, node string }{{"from", m.From}, {"to", m.To}} {
+		if api.CheckNode(n.node) != nil {
+			return m, &api.Error{
+				Code: api.CodeBadRequest, Message: fmt.Sprintf("the move: %s is %q, which is no node id", n.field, clip(n.node)),
+				Hint: `it is a JSON object with the node ids "from" and "to"`,
+			}
 		}
 	}
 	return m, nil

@@ -61,6 +61,9 @@ func (x *exchange) putRow() error {
 	if err = x.conditions(req); err != nil {
 		return err
 	}
+	if len(x.r.Header["Content-Range"]) > 0 {
+		return badRequest("header Content-Range: the body of a PUT is the row's whole value, and never a part of it")
+	}
 	if req.Value, err = x.body(api.MaxValue, "the row's value"); err != nil {
 		return err
 	}
@@ -232,10 +235,13 @@ func keyedID(table api.TableID, name, key string) api.RequestID {
 // anyTag reports whether the lists of an If-None-Match header hold the tag, or
 // are "*"; a weak tag counts as its strong one.
 func anyTag(lists []string, tag string) bool {
+	if len(lists) == 1 && strings.TrimSpace(lists[0]) == "*" {
+		return true
+	}
 	for _, list := range lists {
 		for t := range strings.SplitSeq(list, ",") {
 			t = strings.TrimSpace(t)
-			if t == "*" || strings.TrimPrefix(t, "W/") == tag {
+			if strings.TrimPrefix(t, "W/") == tag {
 				return true
 			}
 		}

@@ -73,7 +73,7 @@ func TestHeadRow(t *testing.T) {
 
 func TestConditionalGet(t *testing.T) {
 	tests := map[string]int{
-		`"2-12"`: 304, `W/"2-12"`: 304, `"2-11", "2-12"`: 304, `*`: 304, `"2-11"`: 200, `nonsense`: 200,
+		`"2-12"`: 304, `W/"2-12"`: 304, `"2-11", "2-12"`: 304, `*`: 304, `"2-11"`: 200, `nonsense`: 200, `"a,*,b"`: 200, `"2-11", *`: 200,
 	}
 	for tag, want := range tests {
 		for _, method := range []string{"GET", "HEAD"} {

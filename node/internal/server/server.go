@@ -153,7 +153,9 @@ func (s *Server) HTTPServer() *http.Server {
 		ConnState:         s.conns.track,
 		ConnContext:       connContext,
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+		// OPTIONS * is a path as others are, and gets the answer of one that is not there.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	return s.web
 }

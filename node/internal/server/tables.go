@@ -1,14 +1,9 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"tidal/node/api"
@@ -138,52 +133,6 @@ func parseSettings(body []byte) (api.TableSettings, error) {
 		return settings, badRequest("the table's replicas are %d: want 1 to %d, or 0 for the default", settings.Replicas, api.MaxReplicas)
 	}
 	return settings, nil
-}
-
-// parseObject reads a body that is a JSON object, or empty. what and fields are
-// for the error.
-func parseObject(body []byte, to any, what, fields string) error {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		why, offset := objectError(body, d.InputOffset(), err)
-		return &api.Error{
-			Code:    api.CodeBadRequest,
-			Message: fmt.Sprintf("line %d of %s: %s", lineOf(body, offset), what, why),
-			Hint:    "it is a JSON object; its fields are " + fields,
-		}
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("line %d of %s: something follows the JSON object", lineOf(body, d.InputOffset()), what)
-	}
-	return nil
-}
-
-func objectError(body []byte, at int64, err error) (why string, offset int64) {
-	var (
-		syntax *json.SyntaxError
-		typed  *json.UnmarshalTypeError
-	)
-	why, offset = strings.TrimPrefix(err.Error(), "json: "), at
-	switch {
-	case errors.As(err, &typed):
-		offset, why = typed.Offset, fmt.Sprintf("%s: a %s does not fit", typed.Field, typed.Value)
-		if typed.Field == "" {
-			why = fmt.Sprintf("a %s does not fit: want an object", typed.Value)
-		}
-	case errors.As(err, &syntax):
-		offset = syntax.Offset
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		offset, why = int64(len(body)), "the JSON object is cut off"
-	}
-	return why, offset
-}
-
-func lineOf(body []byte, offset int64) int {
-	return 1 + bytes.Count(body[:min(offset, int64(len(body)))], []byte{'\n'})
 }
 
 // checkPatience is how long a check of a table may take unless its client says less.
