@@ -13,12 +13,17 @@ func ReadCert(path string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	return chosen(certs), nil
+}
+
+// chosen is the one of a file's certificates that ReadCert returns.
+func chosen(certs []*x509.Certificate) *x509.Certificate {
 	for _, c := range certs {
 		if !c.IsCA {
-			return c, nil
+			return c
 		}
 	}
-	return certs[0], nil
+	return certs[0]
 }
 
 // Coverage says whether a certificate is valid for a name.

@@ -27,12 +27,13 @@ func (a *app) certsRevokeCommand() *cli.Command {
 		Usage:     "have the cluster refuse a certificate, on new connections and on open ones",
 		UsageText: "tidal certs revoke FILE-OR-SERIAL [--reason TEXT] [--cluster NAME]\ntidal certs revoke --list [--cluster NAME]",
 		Description: "It is refused for ever, whatever it is valid for. The command waits until every live node refuses it. One that a\n" +
-			"live node uses is not revoked without --force: that node would lose its peers. Renew it first. An authority under\n" +
-			"which a live node's certificate was signed is never revoked: tidal certs rotate puts another in its place.",
+			"live node uses is not revoked without --force: that node would lose its peers. Renew it first. A FILE with a certificate\n" +
+			"of another cluster, or of an authority that this one does not trust, is not either: nodes refuse it as it is. An\n" +
+			"authority under which a live node's certificate was signed is never revoked: tidal certs rotate puts another in its place.",
 		Flags: append(connectFlags(),
 			&cli.StringFlag{Name: "reason", Usage: "why, a `TEXT` for people"},
 			&cli.BoolFlag{Name: "list", Usage: "list what is revoked, and revoke nothing"},
-			&cli.BoolFlag{Name: "force", Usage: "also if a live node or this client uses it"},
+			&cli.BoolFlag{Name: "force", Usage: "also if a live node or this client uses it, or it is of another cluster"},
 			outputFlag()),
 		Action: a.certsRevoke,
 	}
@@ -56,7 +57,7 @@ func (a *app) certsRevoke(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	serial, err := serialOf(args[0])
+	serial, file, err := serialOf(args[0])
 	if err != nil {
 		return err
 	}
@@ -70,6 +71,11 @@ func (a *app) certsRevoke(c *cli.Context) error {
 	}
 	defer cl.Close()
 	a.say("cluster %s", t)
+	if file && !c.Bool("force") {
+		if err = notForeign(t, args[0]); err != nil {
+			return err
+		}
+	}
 	if err = mayRevoke(c, cl, t, serial); err != nil {
 		return err
 	}
@@ -90,22 +96,40 @@ func (a *app) certsRevoke(c *cli.Context) error {
 // have left out. A shorter one is the beginning of a number, as a table shows it.
 const droppedZeros = 8
 
-// serialOf takes a serial number in hex, or the file of a certificate.
-func serialOf(arg string) (string, error) {
-	serial := strings.ToLower(strings.ReplaceAll(arg, ":", "")) // as other programs write it
+// serialOf takes a serial number in hex, or the file of a certificate, and says which it is.
+func serialOf(arg string) (serial string, file bool, _ error) {
+	serial = strings.ToLower(strings.ReplaceAll(arg, ":", "")) // as other programs write it
 	r := api.Revocation{Serial: strings.Repeat("0", max(0, api.MinSerial-len(serial))) + serial}
 	if _, err := os.Stat(arg); errors.Is(err, fs.ErrNotExist) && r.Check() == nil {
 		if len(serial) < api.MinSerial-droppedZeros {
-			return "", withHint(usagef("certs revoke: %q has %d digits: it is no whole serial number, and would revoke nothing", arg, len(serial)),
+			return "", false, withHint(usagef("certs revoke: %q has %d digits: it is no whole serial number, and would revoke nothing", arg, len(serial)),
 				"`tidal certs check -o json` and serials.jsonl have whole ones; one that is so short takes zeros before it, to 32 digits; the certificate's file does too")
 		}
-		return r.Serial, nil
+		return r.Serial, false, nil
 	}
 	cert, err := pki.ReadCert(arg)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return pki.Serial(cert), nil
+	return pki.Serial(cert), true, nil
+}
+
+// notForeign refuses a file with a certificate that the cluster does not let in anyhow:
+// who names it means another file, or another cluster.
+func notForeign(t target, path string) error {
+	if t.CA == "" {
+		return nil // a cluster without TLS asks nobody for a certificate
+	}
+	own, err := pki.LoadClient(t.files(), time.Now())
+	if err != nil {
+		return err
+	}
+	why, err := own.Foreign(path)
+	if err != nil || why == "" {
+		return err
+	}
+	return withHint(withCode(exitRefused, fmt.Errorf("%s: %s: its nodes refuse it as it is", path, why)),
+		"--cluster names another cluster; --force revokes it here all the same")
 }
 
 // inUse refuses to revoke a certificate, for a reason that --force overrides.
