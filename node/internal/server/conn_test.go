@@ -257,9 +257,9 @@ func TestSlowTables(t *testing.T) {
 	}
 }
 
-// TestSlowToFindTheTable: a node that has to ask others for a table takes no longer for that
-// than its client waits.
-func TestSlowToFindTheTable(t *testing.T) {
+// TestAskingOthers: a node that has to ask others whether there is a table, or how the
+// cluster is, takes no longer for that than its client waits.
+func TestAskingOthers(t *testing.T) {
 	const timeout = 2 * time.Second
 	hint, key := "Tidal-Timeout: "+timeout.String(), "Idempotency-Key: one"
 	took := func(t *testing.T, g *rig, ask func() api.Code) {
@@ -273,6 +273,10 @@ func TestSlowToFindTheTable(t *testing.T) {
 	}
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/v1/tables/t", ""},
+		{"GET", "/v1/rolls", ""},
+		{"GET", "/v1/rolls/last", ""},
+		{"GET", "/v1/cluster/level", ""},
+		{"GET", "/cluster/status?consistency=linearizable", ""},
 		{"PUT", rowK, "v"},
 		{"DELETE", rowK, ""},
 		{"POST", "/v1/tables/t/rows", `{"key":"k","value":"v"}`},

@@ -49,7 +49,7 @@ type below struct {
 	level    uint64        // that was asked for
 	binary   string        // that was sent or asked for
 	sent     int           // bytes of it that came
-	slow     bool          // changes of tables last until their ctx ends, and so does finding one
+	slow     bool          // what others are asked for lasts until its ctx ends
 	block    chan struct{} // if not nil, Do waits for it
 	entered  chan struct{}
 }
@@ -201,7 +201,8 @@ func (b *below) StageProgram(_ context.Context, sha256 string, content io.Reader
 	return api.Program{SHA256: sha256}, errors.Join(err, b.err)
 }
 
-func (b *below) Level(context.Context) (api.ClusterLevel, error) {
+func (b *below) Level(ctx context.Context) (api.ClusterLevel, error) {
+	b.await(ctx)
 	return api.ClusterLevel{Level: 1, Possible: 2, Members: []api.MemberLevels{}}, b.err
 }
 
@@ -226,14 +227,22 @@ func (b *below) Order(_ context.Context, node string, a api.NodeAction, o api.No
 	return api.NodeReport{Node: "a", Owned: 2}, b.err
 }
 
-func (b *below) Fresh(context.Context) error { b.name = "fresh"; return b.err }
+func (b *below) Fresh(ctx context.Context) error {
+	b.name = "fresh"
+	b.await(ctx)
+	return b.err
+}
 
 func (b *below) Requests() api.RequestReport { return api.RequestReport{Node: "a"} }
 
-func (b *below) Rolls(context.Context) ([]api.Roll, error) { return []api.Roll{{ID: 3}}, b.err }
+func (b *below) Rolls(ctx context.Context) ([]api.Roll, error) {
+	b.await(ctx)
+	return []api.Roll{{ID: 3}}, b.err
+}
 
-func (b *below) Roll(_ context.Context, id uint64) (api.Roll, error) {
+func (b *below) Roll(ctx context.Context, id uint64) (api.Roll, error) {
 	b.rollID = id
+	b.await(ctx)
 	return api.Roll{ID: id}, b.err
 }
 

@@ -27,7 +27,9 @@ func (x *exchange) getLevel() error {
 	if _, err := x.query(); err != nil {
 		return err
 	}
-	l, err := x.s.o.Level.Level(x.r.Context())
+	ctx, cancel := x.patiently()
+	defer cancel()
+	l, err := x.s.o.Level.Level(ctx)
 	if err != nil {
 		return err
 	}

@@ -146,14 +146,17 @@ func stateOperations() map[string]operation {
 		"GET /livez":          health("The same as /health/live."),
 		"GET /cluster/status": {
 			does:  "Shows the cluster as this node sees it; with a query a window of its tables.",
-			takes: []string{"sort", "filter", "offset", "limit (tables)", "follow (table)", "consistency (status)"}, answers: ok("the cluster", api.Status{}),
+			takes: []string{"sort", "filter", "offset", "limit (tables)", "follow (table)", "consistency (status)", api.HeaderTimeout}, answers: ok("the cluster", api.Status{}),
 			codes: []api.Code{api.CodeNotReady, api.CodeNoOwner, api.CodeWrongDisk},
 		},
 		"POST /v1/cluster/init": {
 			does: "Forms a cluster without some of the listed members.", takes: []string{api.HeaderTimeout}, body: api.Founding{},
 			answers: ok("it is proposed, or formed", api.Founded{}), codes: metadata(api.CodeConflict, api.CodeTooLarge),
 		},
-		"GET /v1/cluster/level": {does: "Says which feature level the cluster has, and which ones its members speak.", answers: ok("the levels", api.ClusterLevel{}), codes: metadata()},
+		"GET /v1/cluster/level": {
+			does: "Says which feature level the cluster has, and which ones its members speak.", takes: []string{api.HeaderTimeout},
+			answers: ok("the levels", api.ClusterLevel{}), codes: metadata(),
+		},
 		"PUT /v1/cluster/level": {
 			does: "Raises the feature level for ever.", takes: []string{api.HeaderTimeout}, body: api.LevelChange{}, empty: true,
 			answers: ok("it is raised", api.ClusterLevel{}), codes: metadata(api.CodeConflict, api.CodeTooLarge),
@@ -219,8 +222,8 @@ func nodeOperations() map[string]operation {
 
 func rollOperations() map[string]operation {
 	ops := map[string]operation{
-		"GET /v1/rolls":        {does: "Lists the last rolls, the newest first.", answers: ok("the rolls", api.RollList{}), codes: metadata()},
-		"GET /v1/rolls/{roll}": {does: "Shows a roll.", takes: []string{"roll"}, answers: ok("the roll", api.Roll{}), codes: metadata(api.CodeRollNotFound)},
+		"GET /v1/rolls":        {does: "Lists the last rolls, the newest first.", takes: []string{api.HeaderTimeout}, answers: ok("the rolls", api.RollList{}), codes: metadata()},
+		"GET /v1/rolls/{roll}": {does: "Shows a roll.", takes: []string{"roll", api.HeaderTimeout}, answers: ok("the roll", api.Roll{}), codes: metadata(api.CodeRollNotFound)},
 		"POST /v1/rolls": {
 			does: "Starts a roll, with the lock.", takes: []string{api.HeaderTimeout}, body: api.RollChange{}, empty: true,
 			answers: map[int]answer{201: {"it runs", api.Roll{}, nil}}, codes: metadata(api.CodeRollLocked, api.CodeTooLarge),

@@ -62,7 +62,9 @@ func (x *exchange) listRolls() error {
 	if _, err := x.query(); err != nil {
 		return err
 	}
-	rolls, err := x.s.o.Rolls.Rolls(x.r.Context())
+	ctx, cancel := x.patiently()
+	defer cancel()
+	rolls, err := x.s.o.Rolls.Rolls(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,9 @@ func (x *exchange) getRoll() error {
 	if err != nil {
 		return err
 	}
-	roll, err := x.s.o.Rolls.Roll(x.r.Context(), id)
+	ctx, cancel := x.patiently()
+	defer cancel()
+	roll, err := x.s.o.Rolls.Roll(ctx, id)
 	if err != nil {
 		return err
 	}

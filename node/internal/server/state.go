@@ -21,7 +21,9 @@ func health(check Check) func(*exchange) error {
 func (x *exchange) clusterStatus() error {
 	switch query := x.r.URL.RawQuery; {
 	case query == "consistency=linearizable":
-		if err := x.s.o.State.Fresh(x.r.Context()); err != nil {
+		ctx, cancel := x.patiently()
+		defer cancel()
+		if err := x.s.o.State.Fresh(ctx); err != nil {
 			return err
 		}
 	case query != "":
