@@ -107,9 +107,6 @@ func (e *Export) skip(ok bool) bool {
 // key is the current key inside the group's range.
 func (e *Export) key() []byte { return e.view.Key()[store.GroupPrefix:] }
 
-// Head says what the snapshot is.
-func (e *Export) Head() *wire.Snapshot { return &e.head }
-
 // Next returns the next part, which is the caller's, or io.EOF after the last.
 func (e *Export) Next() ([]byte, error) { return e.next(e) }
 
