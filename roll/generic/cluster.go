@@ -40,7 +40,9 @@ type Cluster struct {
 
 // work is what was done to a node.
 type work struct {
+	run     string // which one of the node was seen last
 	drained bool
+	of      string // the run that was drained: the next one is not
 	claimed bool
 	failed  string    // how the last drain did
 	at      time.Time // and when
@@ -131,6 +133,11 @@ func (c *Cluster) look(ctx context.Context, m *member) (n roll.Node, leads bool)
 		return n, false
 	}
 	n.Incarnation = strings.Join(strings.Fields(run), " ") // in one line
+	c.mu.Lock()
+	if w.run = n.Incarnation; w.drained && w.of != w.run {
+		w.drained = false
+	}
+	c.mu.Unlock()
 	if _, err = ask(cfg.ready); err != nil {
 		n.Wrong = []string{"it is not ready: " + err.Error()}
 	}
@@ -173,7 +180,7 @@ func (c *Cluster) Drain(ctx context.Context, id string, h roll.Hold) (int, error
 	c.mu.Lock()
 	w := c.workLocked(id)
 	w.claimed = true
-	drained, failed, at := w.drained || c.Config.drain.empty(), w.failed, w.at
+	drained, of, failed, at := w.drained || c.Config.drain.empty(), w.run, w.failed, w.at
 	c.mu.Unlock()
 	if !drained {
 		if failed != "" && time.Since(at) < drainAgain {
@@ -184,7 +191,7 @@ func (c *Cluster) Drain(ctx context.Context, id string, h roll.Hold) (int, error
 		}
 		err = c.command(ctx, c.Config.drain, m, h)
 		c.mu.Lock()
-		w.drained, w.failed, w.at = err == nil, "", time.Now()
+		w.drained, w.of, w.failed, w.at = err == nil, of, "", time.Now()
 		if err != nil {
 			w.failed = "its drain failed: " + exit(err)
 		}
@@ -219,7 +226,8 @@ func (c *Cluster) Undrain(ctx context.Context, id string, h roll.Hold) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*c.workLocked(id) = work{}
+	w := c.workLocked(id)
+	*w = work{run: w.run}
 	return nil
 }
 
