@@ -109,6 +109,9 @@ type Runner struct {
 	Running func(ctx context.Context, node string) (sha256 string, err error)
 	// Stop asks for a pause at the next place where that is safe.
 	Stop <-chan struct{}
+	// Unheard says why nobody hears what Say is told any more: then the roll pauses as if
+	// that was asked for. nil: that is not known.
+	Unheard func() error
 	// Canary counts for a cluster that does not; nil: there is none.
 	Canary *Canary
 
@@ -119,6 +122,8 @@ type Runner struct {
 		sync.Mutex
 		held    map[string]bool // nodes whose claims are to be renewed
 		ask     string
+		told    string // ask that was said
+		why     string // it is asked for; "": somebody said so
 		entries map[string]entry
 		last    time.Time        // when the last view that counted was begun
 		failed  map[string]error // driver's commands that failed, by node
@@ -299,8 +304,11 @@ func (r *Runner) giveUp(ctx context.Context, err error) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.ask == api.RollAskAbort {
+	switch {
+	case r.mu.ask == api.RollAskAbort:
 		return ErrAborted
+	case r.mu.why != "":
+		return &TroubleError{Why: r.mu.why, Hint: "go on with `tidal roll resume`, or give up with `tidal roll abort`"}
 	}
 	return &TroubleError{Why: "asked to pause", Hint: "go on with `tidal roll resume`, or give up with `tidal roll abort`"}
 }
@@ -439,28 +447,39 @@ func (r *Runner) holding() []string {
 	return out
 }
 
-// asked returns errAsked if somebody wants the roll to stop.
+// asked returns errAsked if somebody wants the roll to stop, or nobody hears it.
 func (r *Runner) asked(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-r.Stop:
-		r.askFor(api.RollAskPause)
+		r.askFor(api.RollAskPause, "")
 	default:
 	}
+	if r.Unheard != nil {
+		if err := r.Unheard(); err != nil {
+			r.askFor(api.RollAskPause, err.Error())
+		}
+	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.ask != "" {
+	ask, news := r.mu.ask, r.mu.ask != r.mu.told
+	r.mu.told = ask
+	r.mu.Unlock()
+	if news { // not said where it was asked for: who renews claims waits for no terminal
+		r.say(Event{Event: "note", Note: "asked to " + ask + ": a node that was stopped already is finished first"})
+	}
+	if ask != "" {
 		return errAsked
 	}
 	return nil
 }
 
-func (r *Runner) askFor(what string) {
+// askFor notes what is asked for; why is "" if somebody said so.
+func (r *Runner) askFor(what, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.ask == "" || what == api.RollAskAbort {
-		r.mu.ask = what
+		r.mu.ask, r.mu.why = what, why
 	}
 }
 
@@ -478,7 +497,7 @@ func (r *Runner) keep(ctx context.Context, taken context.CancelCauseFunc) {
 			taken(ErrTaken)
 			return
 		case err == nil && now.Ask != "":
-			r.askFor(now.Ask)
+			r.askFor(now.Ask, "")
 		}
 		r.renewClaims(ctx)
 		select {

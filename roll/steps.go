@@ -28,10 +28,8 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 	}
 	p, said := progress{moved: time.Now(), seen: map[string]bool{}}, time.Now()
 	for {
-		if w.safe {
-			if err := r.asked(ctx); err != nil {
-				return err
-			}
+		if err := r.asked(ctx); err != nil && (w.safe || !errors.Is(err, errAsked)) {
+			return err
 		}
 		began := time.Now()
 		done, err := r.lookAt(ctx, &p, f)

@@ -292,27 +292,33 @@ func lockError(err error) error {
 	if api.CodeOf(err) == api.CodeStaleEpoch {
 		return withCode(exitLocked, err)
 	}
+	if api.CodeOf(err) == api.CodeConflict { // it has ended a moment ago
+		return withCode(exitFailed, err)
+	}
 	return err
 }
 
 // run carries a roll out, and says what comes of it.
 func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
-	shown := &rollShown{rolling: w, terminal: isTerminal(w.app.stderr)}
+	terminal := isTerminal(w.app.stderr)
+	gone := &listener{}
+	w.app = gone.listen(w.app)
+	defer gone.end()
+	shown := &rollShown{rolling: w, terminal: terminal}
 	runner := w.runner(r, p)
-	runner.Driver, runner.Say, runner.Stop = w.driver(shown, p), shown.event, ctx.Done()
+	runner.Driver, runner.Say, runner.Stop, runner.Unheard = w.driver(shown, p), shown.event, ctx.Done(), gone.gone
 	w.app.say("roll %d, epoch %d, by %s", r.ID, r.Epoch, r.By)
 	w.prepare(runner)
 	report, err := runner.Run(context.WithoutCancel(ctx)) // a signal pauses it; see Stop
 	shown.clear()
+	var printErr error
 	if report != nil {
-		if printErr := w.printReport(report); printErr != nil {
-			return printErr
-		}
+		printErr = w.printReport(report)
 	}
 	if err == nil && p.Options.Binary != "" {
 		w.sayLevel(ctx)
 	}
-	return rollError(r.ID, err)
+	return errors.Join(rollError(r.ID, err), printErr)
 }
 
 // runner returns who carries a roll out, but for its driver, and what it says and heeds.
@@ -367,29 +373,43 @@ func hook(command string, limit time.Duration, id uint64) func(context.Context, 
 	}
 }
 
-// newestRoll begins a command that changes the newest roll.
-func (a *app) newestRoll(c *cli.Context) (*rolling, api.Roll, error) {
+// openRoll begins a command that does something to the roll which holds the lock. Where
+// none does the answer of every such command is the same.
+func (a *app) openRoll(c *cli.Context, verb string) (*rolling, api.Roll, error) {
 	w, err := a.rollOn(c, true)
 	if err != nil {
 		return nil, api.Roll{}, err
 	}
 	r, err := w.cl.Roll(c.Context, 0)
 	if err != nil {
+		err = fmt.Errorf("find the roll: %w", err)
+	} else if !r.Status.Open() {
+		err = nothingTo(verb, r)
+	}
+	if err != nil {
 		w.cl.Close()
-		return nil, r, w.notBegun(fmt.Errorf("find the roll: %w", err))
+		return nil, r, w.notBegun(err)
 	}
 	return w, r, nil
 }
 
+func nothingTo(verb string, r api.Roll) error {
+	return withHint(withCode(exitFailed, fmt.Errorf("there is nothing to %s: roll %d is %s", verb, r.ID, r.Status)), "`tidal roll history` lists the last rolls")
+}
+
 func (a *app) rollResume(c *cli.Context) error {
-	w, r, err := a.newestRoll(c)
+	w, r, err := a.openRoll(c, "resume")
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
 	r, err = w.cl.ChangeRoll(c.Context, api.RollTake, r.ID, api.RollChange{Epoch: r.Epoch, By: claimant(), Force: c.Bool("force")})
 	if err != nil {
-		return w.notBegun(lockError(fmt.Errorf("resume the roll: %w", err)))
+		err = lockError(fmt.Errorf("resume the roll: %w", err))
+		if api.CodeOf(err) == api.CodeRollLocked {
+			err = withHint(err, "`tidal roll watch` shows what it does, `tidal roll pause` asks it to stop; if it is not to go on, `tidal roll resume --force` takes over at once")
+		}
+		return w.notBegun(err)
 	}
 	p, err := planOf(&r)
 	if err != nil {
@@ -407,27 +427,28 @@ func planOf(r *api.Roll) (*roll.Plan, error) {
 }
 
 func (a *app) rollPause(c *cli.Context) error {
-	w, r, err := a.newestRoll(c)
+	w, r, err := a.openRoll(c, "pause")
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
+	if r.Status == api.RollPaused {
+		a.say("roll %d is paused already", r.ID)
+		return w.printRolls([]api.Roll{r})
+	}
 	if r, err = w.cl.ChangeRoll(c.Context, api.RollAsk, r.ID, api.RollChange{Ask: api.RollAskPause}); err != nil {
-		return fmt.Errorf("pause the roll: %w", err)
+		return lockError(fmt.Errorf("pause the roll: %w", err))
 	}
 	a.say("roll %d pauses as soon as that is safe: `tidal roll watch` shows when", r.ID)
 	return w.printRolls([]api.Roll{r})
 }
 
 func (a *app) rollAbort(c *cli.Context) error {
-	w, r, err := a.newestRoll(c)
+	w, r, err := a.openRoll(c, "abort")
 	if err != nil {
 		return err
 	}
 	defer w.cl.Close()
-	if !r.Status.Open() {
-		return fmt.Errorf("there is nothing to abort: roll %d is %s", r.ID, r.Status)
-	}
 	if r.Status == api.RollRunning {
 		if r, err = w.askToAbort(c.Context, r); err != nil {
 			return err
@@ -496,7 +517,7 @@ func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 }
 
 func (a *app) rollUnlock(c *cli.Context) error {
-	w, r, err := a.newestRoll(c)
+	w, r, err := a.openRoll(c, "unlock")
 	if err != nil {
 		return err
 	}
@@ -510,7 +531,7 @@ func (a *app) rollUnlock(c *cli.Context) error {
 		why += ": " + reason
 	}
 	if r, err = w.cl.ChangeRoll(c.Context, api.RollUnlock, r.ID, api.RollChange{By: claimant(), Why: why}); err != nil {
-		return fmt.Errorf("unlock: %w", err)
+		return lockError(fmt.Errorf("unlock: %w", err))
 	}
 	a.say("roll %d is aborted; %s", r.ID, w.unlocked())
 	return w.printRolls([]api.Roll{r})

@@ -311,7 +311,7 @@ func (a *app) rollWatch(c *cli.Context) error {
 		return fmt.Errorf("look at the roll: %w", err)
 	}
 	shown := &rollShown{rolling: w}
-	seen, wasAlone := map[string]int{}, false
+	seen, wasAlone, blind := map[string]api.RollStep{}, false, false
 	tick := time.NewTicker(rollLook)
 	defer tick.Stop()
 	ctx := c.Context
@@ -328,23 +328,41 @@ func (a *app) rollWatch(c *cli.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if now, err := w.cl.Roll(ctx, r.ID); err == nil {
+		now, err := w.cl.Roll(ctx, r.ID)
+		switch {
+		case err == nil:
 			r = now
-		} else if ctx.Err() == nil {
-			a.say("tidal: the roll cannot be seen now: %v", err)
+			if blind {
+				a.say("the roll is seen again")
+			}
+		case api.CodeOf(err) == api.CodeRollNotFound:
+			return rollNotFound(r.ID, fmt.Errorf("look at the roll: %w", err))
+		case ctx.Err() == nil && !blind:
+			a.say("the roll cannot be seen now, and is looked for on: %v", err)
 		}
+		blind = err != nil
 	}
 }
 
-// newSteps returns what a roll has noted since it was looked at last, in order; seen is
-// how many steps of each node were seen.
-func newSteps(r *api.Roll, seen map[string]int) []roll.Event {
+// newSteps returns what a roll has noted since it was looked at last, in order; last is
+// the last step of each node that was seen. The journal keeps so many steps of a node, and
+// drops the oldest.
+func newSteps(r *api.Roll, last map[string]api.RollStep) []roll.Event {
 	var out []roll.Event
 	for _, n := range r.Nodes {
-		for _, s := range n.Steps[min(seen[n.Node], len(n.Steps)):] {
-			out = append(out, roll.Event{Event: "state", Roll: r.ID, Time: s.At, Node: n.Node, State: roll.State(s.State)})
+		fresh := n.Steps
+		if seen, ok := last[n.Node]; ok {
+			for i, s := range slices.Backward(n.Steps) {
+				if s.State == seen.State && s.At.Equal(seen.At) {
+					fresh = n.Steps[i+1:]
+					break
+				}
+			}
 		}
-		seen[n.Node] = len(n.Steps)
+		for _, s := range fresh {
+			out = append(out, roll.Event{Event: "state", Roll: r.ID, Time: s.At, Node: n.Node, State: roll.State(s.State)})
+			last[n.Node] = s
+		}
 	}
 	slices.SortStableFunc(out, func(a, b roll.Event) int { return a.Time.Compare(b.Time) })
 	return out
