@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tidal/node/api"
-	"tidal/node/internal/meta"
 	"tidal/node/internal/ready"
 	"tidal/node/internal/store"
 	"tidal/node/internal/wire"
@@ -256,14 +255,4 @@ func (c *Cluster) answerRoster() []byte {
 		r.Term, r.Index = s.Term, c.gauge.Commit.Load()
 	}
 	return wire.AppendRoster(nil, &r)
-}
-
-// comes reports whether a node's replica of a table is on its way in.
-func comes(v *meta.View, id api.TableID, node string) bool {
-	t, exists := v.Table(id)
-	if !exists {
-		return false
-	}
-	r, holds := t.Replica(node)
-	return holds && !r.Voter
 }

@@ -309,19 +309,16 @@ func (c *Cluster) Ready(in *ready.Input) {
 	in.Draining = c.claims.wanted(time.Now())
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
 	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
-	if c.mu.wasLevel && len(c.mu.unlevel) == 0 {
-		return // each replica is level, for good
+	if c.mu.wasLevel {
+		// A replica that this node is given since, of a table that is made or moved, takes no
+		// readiness away: else all nodes would be without it at once whenever a table is made.
+		return
 	}
 	open := c.o.Tables.All()
 	unheard := c.directory.unheard(v.Leases)
 	delete(unheard, c.o.Node)
-	if !c.mu.wasLevel {
-		in.Tables = unopened(v, c.o.Node, open)
-	}
+	in.Tables = unopened(v, c.o.Node, open)
 	for _, l := range open {
-		if c.mu.wasLevel && comes(v, l.ID, c.o.Node) {
-			continue // a replica that this ready node is given takes no readiness away
-		}
 		r := ready.Replica{Table: l.Name, Applied: l.Applied}
 		r.HasLeader = l.State.Lead != 0 || !c.directory.claim(l.ID).by.IsZero() || mayLead(v, l.ID, unheard)
 		if latch := c.mu.level[l.ID]; latch != nil {

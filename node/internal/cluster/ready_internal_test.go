@@ -34,6 +34,11 @@ func TestReadyWithAllItsTables(t *testing.T) {
 	if !c.updateLevel() || !c.mu.wasLevel {
 		t.Error("not level with all that there is")
 	}
+	c.expect(table + 1) // a table that is made now
+	here.Replica = Replica{Name: "new", ID: table + 1}
+	if in := readiness(c); c.updateLevel() || len(in.Tables) > 0 {
+		t.Errorf("a node that was level is held up by a new table: %+v", in.Tables)
+	}
 }
 
 func readiness(c *Cluster) (in ready.Input) {
