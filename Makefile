@@ -41,7 +41,7 @@ help:
 	@echo 'make idle              what 10,000 tables cost that nobody uses: processor and memory'
 	@echo 'make rotate N=5        rotate the authority, killing the command and a node in every phase, N times'
 	@echo 'make interop           etcd and nats-server on our certificates, etcd and a real sshd under tidal roll; builds and installs them'
-	@echo 'make pages             the commands of README.md and docs/first-five-minutes.md, as printed'
+	@echo 'make pages             the commands of README.md and of pages in docs, as printed'
 	@echo 'make fuzz T=10m        each fuzz target for so long; F=NAME one of them'
 	@echo 'make bench             the benchmarks of the packages'
 	@echo 'make figures N=3       tidal beside etcd and nats-server on this machine, N rounds; builds both'
