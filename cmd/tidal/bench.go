@@ -125,7 +125,7 @@ func (p *benchPlan) words(c *cli.Context) error {
 	p.Size = int(size)
 	for flag, to := range map[string]*time.Duration{"for": &p.length, "warmup": &p.warmup} {
 		if *to, err = time.ParseDuration(c.String(flag)); err != nil || *to < 0 || flag == "for" && *to == 0 {
-			return withHint(usagef("bench: --%s is %q", flag, c.String(flag)), "it is a duration, as 30s or 10m")
+			return withHint(usagef("bench: --%s is %q", flag, c.String(flag)), "it is a duration above 0, as 30s or 10m; --warmup may be 0s")
 		}
 	}
 	o, err := readOptions(c)
@@ -187,6 +187,10 @@ func (a *app) benchTables(ctx context.Context, cl *client.Client, b *bench) erro
 		// Before it is made: of one that may have been made, too, nothing is to stay.
 		b.tables = append(b.tables, fmt.Sprintf("%s-%d", name, i))
 		if _, _, err := cl.PutTable(ctx, b.tables[i], api.TableSettings{Replicas: b.plan.Replicas}); err != nil {
+			if i == 0 && errors.Is(err, client.ErrUnreachable) {
+				b.tables = nil // nobody was asked for it, nor would be
+				return err
+			}
 			return fmt.Errorf("create table %s: %w", b.tables[i], err)
 		}
 	}

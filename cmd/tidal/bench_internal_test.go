@@ -186,7 +186,7 @@ func TestBenchUsage(t *testing.T) {
 		"--rate 0":                "want requests a second",
 		"--size 2MiB":             "want 0 to 1048576 bytes",
 		"--size many":             "it is a size",
-		"--for 0s":                "it is a duration",
+		"--for 0s":                "it is a duration above 0",
 		"--keys 0":                "want 1 to",
 		"--replicas 8":            "want 0 to 7",
 		"--consistency some":      "it is linearizable or local",

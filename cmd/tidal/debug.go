@@ -24,11 +24,13 @@ func (a *app) debugCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "identity", Usage: "say whose disk it is: node, disk, cluster, how often it was started, its last synced pass",
-				Flags: flags(), Action: a.debugIdentity,
+				UsageText: "tidal debug identity --data DIRECTORY",
+				Flags:     flags(), Action: a.debugIdentity,
 			},
 			{
 				Name: "state", Usage: "list the replicas on it: applied position, terms, logs, rows, configuration",
-				Flags: flags(), Action: a.debugState,
+				UsageText: "tidal debug state --data DIRECTORY",
+				Flags:     flags(), Action: a.debugState,
 			},
 			{
 				Name: "log", Usage: "list the entries of a group's log", UsageText: "tidal debug log --data DIRECTORY [--group TABLE] [--from INDEX] [--limit N]",

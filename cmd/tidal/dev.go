@@ -39,10 +39,11 @@ func (a *app) devCommand() *cli.Command {
 		},
 		Action: a.dev,
 		Subcommands: []*cli.Command{{
-			Name:   "stop",
-			Usage:  "stop the cluster gracefully and keep its data",
-			Flags:  []cli.Flag{dir},
-			Action: a.devStop,
+			Name:      "stop",
+			Usage:     "stop the cluster gracefully and keep its data",
+			UsageText: "tidal dev stop --dir DIR",
+			Flags:     []cli.Flag{dir},
+			Action:    a.devStop,
 		}},
 	}
 }

@@ -96,18 +96,28 @@ func (a *app) commands() []*cli.Command {
 		a.versionCommand(),
 	}
 	for _, c := range all {
-		prepare(c)
+		prepare(c, "tidal")
 	}
 	return all
 }
 
-// prepare sets what all commands share.
-func prepare(c *cli.Command) {
+// prepare sets what all commands share. under is how what c is a part of is called.
+func prepare(c *cli.Command, under string) {
+	path := under + " " + c.Name
+	switch {
+	case c.UsageText != "":
+	case len(c.Subcommands) > 0:
+		c.UsageText = path + " COMMAND [flags] [arguments]"
+	case len(c.Flags) > 0:
+		c.UsageText = path + " [flags]"
+	default:
+		c.UsageText = path
+	}
 	c.HideHelpCommand = true
 	c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
 		return flagError(c, err)
 	}
 	for _, sub := range c.Subcommands {
-		prepare(sub)
+		prepare(sub, path)
 	}
 }
