@@ -63,3 +63,24 @@ func (n *node) checkEmptied() error {
 	}
 	return fmt.Errorf("%w: %s is there, and the database beside it is empty", store.ErrDamaged, note)
 }
+
+// carry runs f, a part of the node's life in which nothing else of it runs. A database
+// that failed holds who uses it for ever: then the process ends around it, as when a
+// restart in place takes too long. failed says that it is so, and err why.
+func (n *node) carry(f func() error) (failed bool, err error) {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err = <-done:
+	case told := <-n.fatal:
+		return true, n.asDisk(told)
+	case <-n.restart.late:
+		return true, ErrSlowClose
+	}
+	select {
+	case told := <-n.fatal:
+		return true, n.asDisk(told)
+	default:
+		return false, err
+	}
+}

@@ -93,9 +93,9 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1), started: time.Now(), dog: newWatchdog(o.Limits)}
 	n.restart = restart{wanted: make(chan string, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
-	if err := n.prepare(); err != nil {
-		if len(n.fatal) > 0 {
-			return n.asDisk(err) // a database that failed may never be closed
+	if failed, err := n.carry(n.prepare); err != nil {
+		if failed {
+			return err // a database that failed may never be closed
 		}
 		if isDisk(err) {
 			return errors.Join(n.asDisk(err), n.closeStorage())
@@ -235,7 +235,10 @@ func (n *node) die(err error) {
 func (n *node) closeStorage() error {
 	var err error
 	if n.db != nil {
-		err = n.db.Close()
+		var failed bool
+		if failed, err = n.carry(n.db.Close); failed {
+			return err
+		}
 	}
 	if n.lock != nil {
 		err = errors.Join(err, n.lock.Close())

@@ -16,6 +16,7 @@ import (
 
 	"tidal/node/api"
 	"tidal/node/internal/server"
+	"tidal/node/internal/store"
 )
 
 // The recent past is kept in slots, the oldest of which is forgotten at a time.
@@ -158,12 +159,7 @@ func writeCounts(disk vfs.FS, path string, left *lastCounts) error {
 	if err != nil {
 		return err
 	}
-	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
+	return store.WriteFile(disk, path, b)
 }
 
 // readCounts returns what the run before this one left, if it was the run before.

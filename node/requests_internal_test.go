@@ -1,15 +1,18 @@
 package node
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"tidal/node/api"
 	"tidal/node/internal/server"
+	"tidal/node/internal/store"
 )
 
 func TestRequestsCount(t *testing.T) {
@@ -66,5 +69,56 @@ func TestCountsAreLeft(t *testing.T) {
 	own.Start++
 	if before, err = readCounts(disk, "f", own, now); before != nil || err != nil {
 		t.Errorf("two runs later: %+v, %v", before, err)
+	}
+}
+
+// A file that was cut short is not taken for counts, whatever is left of it.
+func TestCutCountsAreNone(t *testing.T) {
+	disk := vfs.NewMem()
+	own := api.Incarnation{Node: "a", Start: 7, Suffix: 1}
+	left := lastCounts{Incarnation: api.Incarnation{Node: "a", Start: 6, Suffix: 9}, Shut: 1_000_000, Total: api.RequestCounts{Answered: 31}}
+	whole, err := json.Marshal(&left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		if err := store.WriteFile(disk, "f", whole[:n]); err != nil {
+			t.Fatal(err)
+		}
+		if before, err := readCounts(disk, "f", own, time.Unix(1_000_000, 0)); before != nil || err == nil {
+			t.Errorf("of %s: %+v, %v", whole[:n], before, err)
+		}
+	}
+}
+
+// What the run before left stands until what this one leaves is there, whole.
+func TestCountsAreWholeAfterACrash(t *testing.T) {
+	own := api.Incarnation{Node: "a", Start: 8}
+	old := lastCounts{Incarnation: api.Incarnation{Node: "a", Start: 6}}
+	left := lastCounts{Incarnation: api.Incarnation{Node: "a", Start: 7}, Total: api.RequestCounts{Answered: 31}}
+	for at, done := 0, false; !done; at++ {
+		disk := vfs.NewCrashableMem()
+		if err := writeCounts(disk, "f", &old); err != nil {
+			t.Fatal(err)
+		}
+		var cut *vfs.MemFS
+		ops := 0
+		err := writeCounts(errorfs.Wrap(disk, errorfs.InjectorFunc(func(errorfs.Op) error {
+			if ops == at {
+				cut = disk.CrashClone(vfs.CrashCloneCfg{})
+			}
+			ops++
+			return nil
+		})), "f", &left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done = cut == nil; done {
+			cut = disk.CrashClone(vfs.CrashCloneCfg{})
+		}
+		before, err := readCounts(cut, "f", own, time.Now())
+		if err != nil || done && (before == nil || before.Total.Answered != 31) {
+			t.Errorf("power cut before operation %d of %d: %+v, %v", at, ops, before, err)
+		}
 	}
 }

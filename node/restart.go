@@ -186,17 +186,14 @@ func (n *node) closeAll() error {
 	if next == nil {
 		return n.closeStorage()
 	}
-	closed := make(chan error, 1)
-	go func() { closed <- n.db.Close() }()
-	select {
-	case err := <-closed:
-		if err != nil {
-			return errors.Join(fmt.Errorf("%w: %w", ErrSetup, err), next.Close())
-		}
+	failed, err := n.carry(n.db.Close)
+	switch {
+	case err == nil:
 		return next
-	case <-n.restart.late:
-		return errors.Join(ErrSlowClose, next.Close())
+	case !failed:
+		err = fmt.Errorf("%w: %w", ErrSetup, err)
 	}
+	return errors.Join(err, next.Close())
 }
 
 // closeWeb closes the port and the connections that are left, the ones with a

@@ -36,19 +36,37 @@ func CheckFormat(disk vfs.FS, path string) error {
 
 // WriteNote writes a number into a file of its own, as a whole or not at all.
 func WriteNote(disk vfs.FS, path string, n uint64) error {
+	return WriteFile(disk, path, fmt.Appendf(nil, "%d\n", n))
+}
+
+// WriteFile puts content into the file at path, as a whole or not at all, whatever
+// happens meanwhile. When it returns without an error that is on the disk for certain.
+func WriteFile(disk vfs.FS, path string, content []byte) error {
 	next := path + ".next"
 	f, err := disk.Create(next, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = fmt.Fprintf(f, "%d\n", n)
+	_, err = f.Write(content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = disk.Rename(next, path)
+	}
+	if err == nil {
+		err = syncFolder(disk, disk.PathDir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// syncFolder has what was renamed in a folder outlive a crash.
+func syncFolder(disk vfs.FS, path string) error {
+	d, err := disk.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // ReadNote reads what WriteNote wrote; found is false if there is no such file.

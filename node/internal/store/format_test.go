@@ -1,13 +1,13 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"tidal/node/internal/store"
 )
@@ -46,25 +46,43 @@ func TestNotedFormat(t *testing.T) {
 	}
 }
 
-// TestANoteIsWholeAfterACrash: a crash leaves the old number or the new one, never a file
-// that holds none.
+// TestANoteIsWholeAfterACrash cuts the power before every operation of the disk that
+// writing a number makes, with any part of what is not synced there: the old number is
+// left or the new one, never a file that holds none, and the new one once it is written.
 func TestANoteIsWholeAfterACrash(t *testing.T) {
 	news := 0
-	for seed := range uint64(100) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		fs := vfs.NewCrashableMem()
-		check(t, store.WriteNote(fs, "LEVEL", 1))
-		dir, err := fs.OpenDir("")
-		check(t, err)
-		check(t, errors.Join(dir.Sync(), dir.Close()))
-		check(t, store.WriteNote(fs, "LEVEL", 2))
-		n, found, err := store.ReadNote(fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rnd.IntN(101), RNG: rnd}), "LEVEL")
-		if err != nil || !found || n != 1 && n != 2 {
-			t.Fatalf("seed %d: %d, %t, %v", seed, n, found, err)
+	for at := 0; ; at++ {
+		done := false
+		for seed := range uint64(100) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			fs := vfs.NewCrashableMem()
+			crash := func() *vfs.MemFS {
+				return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rnd.IntN(101), RNG: rnd})
+			}
+			check(t, store.WriteNote(fs, "LEVEL", 1))
+			var left *vfs.MemFS
+			ops := 0
+			check(t, store.WriteNote(errorfs.Wrap(fs, errorfs.InjectorFunc(func(errorfs.Op) error {
+				if ops == at {
+					left = crash()
+				}
+				ops++
+				return nil
+			})), "LEVEL", 2))
+			if done = left == nil; done {
+				left = crash()
+			}
+			n, found, err := store.ReadNote(left, "LEVEL")
+			if err != nil || !found || n != 1 && n != 2 || done && n != 2 {
+				t.Fatalf("power cut before operation %d of %d, seed %d: %d, %t, %v", at, ops, seed, n, found, err)
+			}
+			news += int(n - 1)
 		}
-		news += int(n - 1)
+		if done {
+			break
+		}
 	}
-	if news == 0 || news == 100 {
-		t.Errorf("%d of 100 crashes came after the new number: the test sees too little", news)
+	if news <= 100 {
+		t.Errorf("%d power cuts came after the new number: the test sees too little", news)
 	}
 }

@@ -50,13 +50,14 @@ type DB struct {
 }
 
 // Open opens the database in dir, or makes a new one there. It refuses data of a
-// format newer than Format.
+// format newer than Format. Once Fatal was called, no method may ever return, and
+// neither may Open.
 func Open(dir string, o Options) (*DB, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
 	ev := &events{log: o.Log, fatal: o.Fatal}
-	ev.disk = &watchedFS{FS: o.FS, tell: func(e *DiskError) { ev.die(e) }}
+	ev.disk = &watchedFS{FS: o.FS, tell: func(e *DiskError) { ev.die(e) }, told: o.Fatal != nil}
 	if ev.log == nil {
 		ev.log = slog.New(slog.DiscardHandler)
 	}
@@ -82,7 +83,7 @@ func Open(dir string, o Options) (*DB, error) {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
 	po.EventListener = ev.listener()
-	whole, err := wholeManifest(o.FS, dir)
+	whole, err := wholeManifest(ev.disk, dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w", dir, err)
 	}
@@ -97,7 +98,6 @@ func Open(dir string, o Options) (*DB, error) {
 	if err := d.checkFormat(o.ReadOnly); err != nil {
 		return nil, errors.Join(err, pdb.Close())
 	}
-	ev.disk.runs.Store(o.Fatal != nil)
 	return d, nil
 }
 
@@ -115,11 +115,12 @@ func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, 
 		}
 	}()
 	db, err = pebble.Open(dir, o)
-	if pebble.IsCorruptionError(err) {
+	// That a file cannot be opened is corruption to pebble, too: only if it is gone.
+	errno, system := errors.AsType[syscall.Errno](err)
+	if pebble.IsCorruptionError(err) && (!system || errno == syscall.ENOENT) {
 		return db, damaged(err)
 	}
 	// What does not fit in pebble's own list of options is no corruption to it.
-	_, system := errors.AsType[syscall.Errno](err)
 	if err != nil && !system && strings.HasPrefix(filepath.Base(disk.wasReading().name), "OPTIONS-") {
 		return db, damaged(err)
 	}
@@ -209,7 +210,6 @@ func (d *DB) Groups() ([]uint64, error) {
 
 // Close flushes and closes the database. All batches and scans must have ended.
 func (d *DB) Close() error {
-	d.events.disk.runs.Store(false)
 	if err := d.db.Close(); err != nil {
 		return fmt.Errorf("close the database: %w", err)
 	}

@@ -52,7 +52,7 @@ type watchedFS struct {
 	vfs.FS
 
 	tell     func(*DiskError)
-	runs     atomic.Bool            // the database is open, and somebody is told what goes wrong
+	told     bool                   // somebody is told what goes wrong, and ends the process
 	manifest atomic.Pointer[extent] // what was last synced of the database's list of files
 	mu       struct {
 		sync.Mutex
@@ -175,8 +175,8 @@ func (d *watchedDir) Sync() error {
 	marks := d.fs.mu.marks
 	d.fs.mu.Unlock()
 	err := d.watchedFile.Sync()
-	if err != nil && d.fs.runs.Load() {
-		select {} // pebble would panic, on a goroutine of its own; who was told ends the process
+	if err != nil && d.fs.told {
+		select {} // pebble would panic, mostly on a goroutine of its own; who was told ends the process
 	}
 	if err == nil {
 		d.fs.mu.Lock()
