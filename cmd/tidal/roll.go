@@ -318,7 +318,10 @@ func (w *rolling) run(ctx context.Context, r api.Roll, p *roll.Plan) error {
 	if err == nil && p.Options.Binary != "" {
 		w.sayLevel(ctx)
 	}
-	return errors.Join(rollError(r.ID, err), printErr)
+	if err != nil {
+		return rollError(r.ID, err) // it says so, if it is why nothing could be printed
+	}
+	return printErr
 }
 
 // runner returns who carries a roll out, but for its driver, and what it says and heeds.
