@@ -45,6 +45,9 @@ func TestGate(t *testing.T) {
 		{"an empty view", func(v *roll.View, _ *roll.Question) { v.Nodes = nil }, "view", roll.Block, "lists no nodes"},
 		{"a member is missing", func(v *roll.View, _ *roll.Question) { v.Nodes = v.Nodes[:2] }, "members", roll.Block, "incomplete: 2 of 3"},
 		{"a member too many", func(_ *roll.View, q *roll.Question) { q.Expected = []string{"a", "b"} }, "members", roll.Block, "does not know: c"},
+		{"the node itself is no member", func(v *roll.View, q *roll.Question) {
+			q.Expected, v.Nodes = nil, slices.Delete(v.Nodes, 1, 2)
+		}, "members", roll.Block, "missing: b"},
 		{"another is down", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Incarnation = "" }, "budget", roll.Block, "c (it has no lease)"},
 		{"another is not ready", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Wrong = []string{"behind"} }, "budget", roll.Block, "c (behind)"},
 		{"another is silent", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Silent = "no answer" }, "table-quorum", roll.Block, "t would keep 1 of 3"},
