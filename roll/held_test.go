@@ -125,3 +125,26 @@ func TestTakenWhileItWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusedWhileItSettles: somebody is refused while the last node settles: that is not
+// found out at the end of a long watch.
+func TestRefusedWhileItSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		var refused time.Time
+		_, err := s.run(t, roll.Options{Only: []string{"b"}, Settle: time.Hour}, func(r *roll.Runner) {
+			r.Say = func(e roll.Event) {
+				if e.State == roll.StateOwnersBack {
+					s.mu.Lock()
+					s.counts["c"] = api.RequestCounts{Answered: 1, Refused: map[api.Code]uint64{api.CodeNoOwner: 1}}
+					s.mu.Unlock()
+					refused = time.Now()
+				}
+			}
+		})
+		trouble, ok := errors.AsType[*roll.TroubleError](err)
+		if took := time.Since(refused); !ok || !strings.Contains(trouble.Why, "1 requests were refused") || took > 10*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+	})
+}
