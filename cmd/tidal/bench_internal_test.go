@@ -163,6 +163,18 @@ func TestBenchOpenLoop(t *testing.T) {
 	}
 }
 
+// TestBenchSeldom: the rate of requests that are seldom due is that of all the time, and
+// one that is due in an age is not sent now.
+func TestBenchSeldom(t *testing.T) {
+	for rate, want := range map[string]int{"10": 3, "1e-300": 1} {
+		n := newBenchNode(t)
+		_, out, _, _ := n.bench(t.Context(), t, "--writers 4 --tables 1 --for 250ms --warmup 0s -o json --rate "+rate)
+		if w := out.Write; w == nil || int(w.Requests) != want || out.Seconds < 0.25 || w.PerSecond > float64(want)*4 {
+			t.Errorf("--rate %s: %+v in %v s", rate, w, out.Seconds)
+		}
+	}
+}
+
 // TestBenchInterrupted: Ctrl-C shows what there is, and nothing of it stays.
 func TestBenchInterrupted(t *testing.T) {
 	n := newBenchNode(t)

@@ -159,10 +159,12 @@ func (d *due) next(ctx context.Context) (time.Time, bool) {
 	if d.rate == 0 {
 		return now, now.Before(d.end) && ctx.Err() == nil
 	}
-	at := d.began.Add(time.Duration(float64(d.taken.Add(1)-1) / d.rate * float64(time.Second)))
-	if !at.Before(d.end) || now.After(d.end) {
-		return at, false
+	seconds := float64(d.taken.Add(1)-1) / d.rate // which may be past what a Duration holds
+	if seconds >= d.end.Sub(d.began).Seconds() || now.After(d.end) {
+		rest(ctx, d.end.Sub(now)) // else the rate would be that of a shorter time
+		return d.end, false
 	}
+	at := d.began.Add(time.Duration(seconds * float64(time.Second)))
 	return at, rest(ctx, at.Sub(now))
 }
 
