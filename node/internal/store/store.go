@@ -115,12 +115,11 @@ func openPebble(dir string, o *pebble.Options, disk *watchedFS) (db *pebble.DB, 
 		}
 	}()
 	db, err = pebble.Open(dir, o)
-	// That a file cannot be opened is corruption to pebble, too: only if it is gone.
-	errno, system := errors.AsType[syscall.Errno](err)
-	if pebble.IsCorruptionError(err) && (!system || errno == syscall.ENOENT) {
+	if pebble.IsCorruptionError(err) {
 		return db, damaged(err)
 	}
 	// What does not fit in pebble's own list of options is no corruption to it.
+	_, system := errors.AsType[syscall.Errno](err)
 	if err != nil && !system && strings.HasPrefix(filepath.Base(disk.wasReading().name), "OPTIONS-") {
 		return db, damaged(err)
 	}
