@@ -59,6 +59,13 @@ func TestGate(t *testing.T) {
 			}
 		}, "meta-quorum", roll.Block, "nobody is known to vote"},
 		{"the metadata on two", func(v *roll.View, _ *roll.Question) { v.Nodes[0].MetaVoter = false }, "meta-quorum", roll.Block, "would keep 1 of its 2"},
+		{"on two, and tables may wait", func(v *roll.View, q *roll.Question) {
+			v.Nodes[0].MetaVoter, q.AllowUnavailable = false, true
+		}, "meta-quorum", roll.Block, "would keep 1 of its 2"},
+		{"a table that is elsewhere moves", func(v *roll.View, _ *roll.Question) {
+			v.Tables = append(v.Tables, table("u", "a", "a", "c"))
+			v.Tables[1].Moving = true
+		}, "", roll.OK, ""},
 		{"a replica is behind", func(v *roll.View, _ *roll.Question) { v.Tables[0].Replicas[2].Level = false }, "table-quorum", roll.Block, "t would keep 1 of 3 replicas that are level (a) and needs 2"},
 		{"of another table", func(v *roll.View, _ *roll.Question) {
 			v.Tables = append(v.Tables, table("u", "a", "a", "c"))
