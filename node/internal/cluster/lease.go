@@ -107,6 +107,8 @@ func (c *Cluster) wanted() wire.Lease {
 	}
 }
 
+var errNoMetaLeader = errors.New("the meta group has no leader")
+
 // renewLease asks for this node's lease and keeps it, until ctx ends.
 func (c *Cluster) renewLease(ctx context.Context) error {
 	if c.admitted() && !c.awaitMeta(ctx) {
@@ -125,8 +127,8 @@ func (c *Cluster) renewLease(ctx context.Context) error {
 		default:
 			c.setLeaseCause(err.Error())
 		}
-		if err == nil || c.metaLeader() != "" && api.CodeOf(err) != api.CodeStaleOwner {
-			change = nil
+		if err == nil || !errors.Is(err, errNoMetaLeader) && api.CodeOf(err) != api.CodeStaleOwner {
+			change = nil // but for who leads, nothing that changes makes another answer likely
 		}
 		if c.sleep(ctx, leaseRenew, change) {
 			break
@@ -174,7 +176,7 @@ func (c *Cluster) renewOnce(ctx context.Context) (wire.Renewal, error) {
 	l := c.wanted()
 	switch leader := c.metaLeader(); leader {
 	case "":
-		return wire.Renewal{}, errors.New("the meta group has no leader")
+		return wire.Renewal{}, errNoMetaLeader
 	case c.o.Node:
 		return c.grant(ctx, l)
 	default:
