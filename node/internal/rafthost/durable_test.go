@@ -78,6 +78,8 @@ func TestPromisesLeaveAfterTheSync(t *testing.T) {
 				lead.propose(1, fmt.Sprint("a", i))
 				lead.propose(2, fmt.Sprint("b", i))
 				f.settle()
+				lead.propose(1, fmt.Sprint("c", i)) // in a pass with news of the other group, of which nothing is promised
+				f.tick()
 			}
 			tr := lead.transfer(1, f.nodes[1])
 			f.settle()
