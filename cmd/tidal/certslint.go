@@ -67,8 +67,8 @@ func (a *app) certsLint(c *cli.Context) error {
 		return err
 	}
 	if wrong > 0 {
-		return withCode(exitFailed, fmt.Errorf("%d errors, %d warnings", wrong, len(found)-wrong))
+		return withCode(exitFailed, fmt.Errorf("errors: %d, warnings: %d", wrong, len(found)-wrong))
 	}
-	a.say("no errors, %d warnings", len(found))
+	a.say("no errors, warnings: %d", len(found))
 	return nil
 }
