@@ -40,21 +40,13 @@ type Tidal struct {
 // View implements Cluster. Each node is asked at its own address; what it did not
 // say is not taken for good.
 func (c *Tidal) View(ctx context.Context) (*View, error) {
-	v := &View{At: time.Now()}
+	at := time.Now()
 	s, err := c.Client.FreshStatus(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v.Cluster, v.ClusterID, v.MetaLeader = s.Cluster, s.ClusterID.String(), s.MetaLeader
-	for _, m := range s.Members {
-		n := Node{ID: m.Node, Address: m.Address, Disk: m.Disk.String(), MetaVoter: m.Voter}
-		if l := m.Lease; l != nil {
-			n.Address, n.Zone, n.Version = l.Address, l.Zone, l.Version
-			n.Incarnation, n.Draining = l.Incarnation.String(), l.Draining
-		}
-		v.Nodes = append(v.Nodes, n)
-	}
-	slices.SortFunc(v.Nodes, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
+	v := membersOf(&s)
+	v.At = at
 	c.remember(v)
 	ends, held := frontiers{}, c.locals(ctx, v)
 	for n := range levelLooks {
@@ -67,7 +59,12 @@ func (c *Tidal) View(ctx context.Context) (*View, error) {
 			}
 		}
 		ends.note(s.Tables, held)
-		held = c.locals(ctx, v)
+		if held = c.locals(ctx, v); ctx.Err() != nil {
+			if n == 0 {
+				return nil, fmt.Errorf("not every node could be asked: %w", ctx.Err())
+			}
+			break // what the last look found stands
+		}
 		v.Tables = v.Tables[:0]
 		for _, t := range s.Tables {
 			v.Tables = append(v.Tables, tableOf(&t, ends, held))
@@ -78,6 +75,22 @@ func (c *Tidal) View(ctx context.Context) (*View, error) {
 	}
 	c.claims(ctx, v)
 	return v, nil
+}
+
+// membersOf returns a view of the members as a status has them.
+func membersOf(s *api.Status) *View {
+	v := &View{}
+	v.Cluster, v.ClusterID, v.MetaLeader = s.Cluster, s.ClusterID.String(), s.MetaLeader
+	for _, m := range s.Members {
+		n := Node{ID: m.Node, Address: m.Address, Disk: m.Disk.String(), MetaVoter: m.Voter}
+		if l := m.Lease; l != nil {
+			n.Address, n.Zone, n.Version = l.Address, l.Zone, l.Version
+			n.Incarnation, n.Draining = l.Incarnation.String(), l.Draining
+		}
+		v.Nodes = append(v.Nodes, n)
+	}
+	slices.SortFunc(v.Nodes, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
+	return v
 }
 
 // behind reports whether a replica of a table on a node that answers is not level.
@@ -121,7 +134,7 @@ func (c *Tidal) locals(ctx context.Context, v *View) map[string]map[api.TableID]
 		}
 		g.Go(func() error {
 			var err error
-			if out[i], err = c.local(ctx, n); err != nil {
+			if out[i], err = c.local(ctx, n); err != nil && ctx.Err() == nil { // else there was no time to ask it
 				n.Silent = err.Error()
 			}
 			return nil

@@ -224,6 +224,30 @@ func TestNextEndpoint(t *testing.T) {
 	}
 }
 
+// TestEndpointThatStandsStill: one that takes connections and says nothing leaves those
+// after it the time to answer what is read.
+func TestEndpointThatStandsStill(t *testing.T) {
+	still := newNode(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	s := newNode(t, func(_ int, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	c, err := client.New(client.Options{Endpoints: []string{still.URL, still.URL, s.URL}, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if _, err = c.FreshStatus(t.Context()); err != nil {
+		t.Error(err)
+	}
+	alone, err := client.New(client.Options{Endpoints: []string{still.URL, still.URL}, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(alone.Close)
+	if _, err = alone.FreshStatus(t.Context()); !errors.Is(err, client.ErrUnreachable) || errors.Is(err, client.ErrTLS) ||
+		!strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Errorf("all stand still: %v", err)
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	one, two := gone(t), gone(t)
 	c := newClient(t, one, two)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"tidal/node/api"
 )
@@ -66,6 +67,19 @@ type silenceError struct {
 
 func (e *silenceError) Error() string { return e.err.Error() }
 func (e *silenceError) Unwrap() error { return e.err }
+
+// lateError is of an endpoint that took longer than its share of a call's time.
+type lateError struct{ after time.Duration }
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("no answer within %v", e.after.Round(time.Millisecond))
+}
+
+// Timeout has it be a failure of the network, to whoever asks.
+func (e *lateError) Timeout() bool { return true }
+
+// Temporary implements net.Error.
+func (e *lateError) Temporary() bool { return true }
 
 // explain says what it means that net/http got no answer.
 func (e *silenceError) explain() *silenceError {

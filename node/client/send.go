@@ -36,6 +36,7 @@ type call struct {
 	resend bool
 	writes bool
 	long   time.Duration // it may take so long, if that is more than the client's time
+	head   time.Duration // within which an answer is to begin; 0: within the client's time
 }
 
 // answer is what came back.
@@ -61,6 +62,7 @@ func (c *Client) doAfter(ctx context.Context, q call, t *tries) (*answer, error)
 	first := int(c.preferred.Load())
 	for n := 0; ; n++ {
 		i := (first + n) % len(c.endpoints)
+		q.head = c.share(ctx, q, n)
 		a, err := c.once(ctx, c.endpoints[i], q)
 		if err == nil {
 			c.preferred.Store(int64(i))
@@ -77,6 +79,18 @@ func (c *Client) doAfter(ctx context.Context, q call, t *tries) (*answer, error)
 			return nil, t.final(ctx, err)
 		}
 	}
+}
+
+// share is the time in which the n-th attempt of a call is to be answered: one node that
+// stands still must not use up what the others could be asked in. A write is not asked
+// for again while its node may still do it.
+func (c *Client) share(ctx context.Context, q call, n int) time.Duration {
+	left := len(c.endpoints) - n%len(c.endpoints)
+	deadline, ok := ctx.Deadline()
+	if !ok || q.writes || !q.resend || q.long > 0 || left == 1 {
+		return 0
+	}
+	return max(time.Until(deadline)/time.Duration(left), time.Millisecond)
 }
 
 // order does a call whose body is a JSON document, and so is its answer, if to is not nil.
@@ -198,6 +212,8 @@ func (c *Client) once(ctx context.Context, endpoint string, q call) (*answer, er
 // *silenceError, but for a request that cannot be made.
 func (c *Client) exchange(ctx context.Context, endpoint string, q call) (*answer, error) {
 	sent := false
+	ctx, begun, end := within(ctx, q.head)
+	defer end()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent = true },
 	})
@@ -212,9 +228,12 @@ func (c *Client) exchange(ctx context.Context, endpoint string, q call) (*answer
 	web := c.web()
 	defer c.done(web)
 	resp, err := web.http.Do(req)
-	if err != nil {
+	if begun(); err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // the endpoint stands before it anyway
+		}
+		if late, ok := errors.AsType[*lateError](context.Cause(ctx)); ok {
+			err = late
 		}
 		return nil, (&silenceError{err: err, sent: sent}).explain()
 	}
@@ -226,6 +245,17 @@ func (c *Client) exchange(ctx context.Context, endpoint string, q call) (*answer
 		return nil, &silenceError{err: fmt.Errorf("the answer broke off: %w", err), sent: true}
 	}
 	return &answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+// within returns a ctx that ends after some time unless begun is called before, and what
+// gives up its resources. No time is all of it.
+func within(ctx context.Context, head time.Duration) (_ context.Context, begun, end func()) {
+	if head == 0 {
+		return ctx, func() {}, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := time.AfterFunc(head, func() { cancel(&lateError{head}) })
+	return ctx, func() { t.Stop() }, func() { cancel(nil) }
 }
 
 // serverPatience is what the server is told to wait at most: a little less than
