@@ -225,7 +225,7 @@ func TestNextEndpoint(t *testing.T) {
 }
 
 // TestEndpointThatStandsStill: one that takes connections and says nothing leaves those
-// after it the time to answer what is read.
+// after it the time to answer what may be asked twice.
 func TestEndpointThatStandsStill(t *testing.T) {
 	still := newNode(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	s := newNode(t, func(_ int, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
@@ -235,6 +235,14 @@ func TestEndpointThatStandsStill(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	if _, err = c.FreshStatus(t.Context()); err != nil {
+		t.Error(err)
+	}
+	c, err = client.New(client.Options{Endpoints: []string{still.URL, s.URL}, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if _, err = c.ChangeRoll(t.Context(), api.RollNote, 1, api.RollChange{}); err != nil { // twice is once
 		t.Error(err)
 	}
 	alone, err := client.New(client.Options{Endpoints: []string{still.URL, still.URL}, Timeout: 100 * time.Millisecond})

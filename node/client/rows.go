@@ -139,7 +139,10 @@ func (c *Client) rowByHTTP(ctx context.Context, q *wire.ClientRequest, t *tries)
 		path += "?consistency=local"
 	}
 	t.silent = nil // streams are another way than the endpoints that are tried now
-	a, err := c.doAfter(ctx, call{method: rowMethod(q.Op), path: path, body: q.Value, header: rowHeader(q), resend: true, writes: q.Op.Writes()}, t)
+	// A write that waits for its table's owner says in the end that it was not done; one that is
+	// cut short, and done elsewhere, is in doubt for longer.
+	ask := call{method: rowMethod(q.Op), path: path, body: q.Value, header: rowHeader(q), resend: true, writes: q.Op.Writes(), alone: q.Op.Writes()}
+	a, err := c.doAfter(ctx, ask, t)
 	if err != nil {
 		return r, err
 	}

@@ -36,6 +36,7 @@ type call struct {
 	resend bool
 	writes bool
 	long   time.Duration // it may take so long, if that is more than the client's time
+	alone  bool          // one node that does not answer may take all of the time
 	head   time.Duration // within which an answer is to begin; 0: within the client's time
 }
 
@@ -82,12 +83,11 @@ func (c *Client) doAfter(ctx context.Context, q call, t *tries) (*answer, error)
 }
 
 // share is the time in which the n-th attempt of a call is to be answered: one node that
-// stands still must not use up what the others could be asked in. A write is not asked
-// for again while its node may still do it.
+// stands still must not use up what the others could be asked in.
 func (c *Client) share(ctx context.Context, q call, n int) time.Duration {
 	left := len(c.endpoints) - n%len(c.endpoints)
 	deadline, ok := ctx.Deadline()
-	if !ok || q.writes || !q.resend || q.long > 0 || left == 1 {
+	if !ok || !q.resend || q.alone || q.long > 0 || left == 1 {
 		return 0
 	}
 	return max(time.Until(deadline)/time.Duration(left), time.Millisecond)
@@ -223,7 +223,11 @@ func (c *Client) exchange(ctx context.Context, endpoint string, q call) (*answer
 	}
 	maps.Copy(req.Header, q.header)
 	if deadline, ok := ctx.Deadline(); ok {
-		req.Header.Set(api.HeaderTimeout, serverPatience(time.Until(deadline)))
+		left := time.Until(deadline)
+		if q.head > 0 {
+			left = min(left, q.head)
+		}
+		req.Header.Set(api.HeaderTimeout, serverPatience(left))
 	}
 	web := c.web()
 	defer c.done(web)
