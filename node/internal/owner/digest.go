@@ -3,6 +3,7 @@ package owner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,14 @@ type looks struct {
 	due uint64 // the mark that was applied last, until take; the loop's own
 	mu  struct {
 		sync.Mutex
-		waiting []chan look
+		waiting []waiting
 	}
+}
+
+// waiting is somebody who waits for a mark behind an entry.
+type waiting struct {
+	c      chan look
+	behind uint64
 }
 
 // look is a view of a replica as an entry left it.
@@ -35,12 +42,13 @@ type look struct {
 	err   error
 }
 
-// wait returns a channel that gets one look, and what ends the wait.
-func (l *looks) wait() (<-chan look, func()) {
+// wait returns a channel that gets one look, at a mark behind an entry, and what ends
+// the wait.
+func (l *looks) wait(behind uint64) (<-chan look, func()) {
 	c := make(chan look, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.waiting = append(l.mu.waiting, c)
+	l.mu.waiting = append(l.mu.waiting, waiting{c, behind})
 	return c, func() { l.leave(c) }
 }
 
@@ -48,7 +56,7 @@ func (l *looks) leave(c chan look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, x := range l.mu.waiting {
-		if x == c {
+		if x.c == c {
 			l.mu.waiting = append(l.mu.waiting[:i], l.mu.waiting[i+1:]...)
 			return
 		}
@@ -62,7 +70,7 @@ func (l *looks) leave(c chan look) {
 func (l *looks) reach(index uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.mu.waiting) > 0 {
+	if slices.ContainsFunc(l.mu.waiting, func(w waiting) bool { return w.behind < index }) {
 		l.due = index
 	}
 }
@@ -74,24 +82,33 @@ func (l *looks) take(db *store.DB, id api.TableID) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.mu.waiting {
+	l.mu.waiting = slices.DeleteFunc(l.mu.waiting, func(w waiting) bool {
+		if w.behind >= l.due {
+			return false
+		}
 		view, err := table.View(db, id)
-		c <- look{l.due, view, err}
-	}
-	l.mu.waiting = nil
+		w.c <- look{l.due, view, err}
+		return true
+	})
 	l.due = 0
 }
 
-// Digest waits for the next mark in the table's order, and returns its index and the
-// hash of all that the replica here had then, read at a rate. Two replicas that were asked before one mark, and
-// applied the same entries, return the same. Errors: rafthost.ErrNoGroup, what ends
-// ctx, and those of the disk.
+// Digest waits for the next mark behind all that the replica here has in its log, and
+// returns its index and the hash of all that the replica had then, read at a rate. Two
+// replicas that were asked before one mark, and applied the same entries, return the
+// same. Errors: rafthost.ErrNoGroup, what ends ctx, and those of the disk.
 func (t *Tables) Digest(ctx context.Context, id api.TableID, rate int) (index uint64, hash [32]byte, err error) {
 	r := t.find(id)
 	if r == nil {
 		return 0, hash, rafthost.ErrNoGroup
 	}
-	c, end := r.looks.wait()
+	// A follower may have a mark already, of an earlier check or of raft, and learn only
+	// from the next one that it is committed.
+	p, err := t.o.Host.Progress(ctx, uint64(id))
+	if err != nil {
+		return 0, hash, err
+	}
+	c, end := r.looks.wait(p.Last)
 	select {
 	case <-ctx.Done():
 		end()
