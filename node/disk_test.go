@@ -104,6 +104,50 @@ func TestFailedSyncEndsTheNode(t *testing.T) {
 	}
 }
 
+// TestBallastGoesForAWrite has a write of the database's log find no space between
+// two looks at the disk: the ballast goes for it, and the write is acknowledged. With
+// no ballast left the node ends, and says which file it was.
+func TestBallastGoesForAWrite(t *testing.T) {
+	var brim, met atomic.Bool
+	var ballast atomic.Pointer[string]
+	c := newTrio(t, "a")
+	g := &gauge{FS: vfs.Default, free: map[string]uint64{}}
+	c.disk = errorfs.Wrap(g, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpFileWrite || !strings.HasSuffix(op.Path, ".log") || !brim.Load() {
+			return nil
+		}
+		if b := ballast.Load(); b != nil {
+			if _, err := os.Stat(*b); err != nil {
+				return nil //nolint:nilerr // there is space now
+			}
+		}
+		met.Store(true)
+		return syscall.ENOSPC
+	}))
+	c.start("a")
+	c.ready("a")
+	c.tableOfOne("a")
+	there := filepath.Join(c.dir, "a", "BALLAST")
+	if _, err := os.Stat(there); err != nil {
+		t.Fatal(err)
+	}
+	g.set("a", 70<<20) // not full, and too little for another ballast
+	ballast.Store(&there)
+	brim.Store(true)
+	if code, body, _ := c.do(http.MethodPut, "a", "/v1/tables/t/rows/during", []byte("v")); code/100 != 2 {
+		t.Errorf("a write at the brim: %d %s", code, body)
+	}
+	if _, err := os.Stat(there); !met.Load() || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no space was met: %t; the ballast: %v", met.Load(), err)
+	}
+	ballast.Store(nil)
+	c.put("a", "after")
+	err := c.ends("a")
+	if disk, ok := errors.AsType[*node.DiskError](err); !ok || !strings.Contains(disk.Hint, "make room") || !strings.Contains(err.Error(), ".log at byte ") {
+		t.Errorf("the node ended with %v", err)
+	}
+}
+
 // TestStall keeps an fsync from returning: the node says so while it lasts, and
 // goes on when it is over. When it lasts too long, the node ends.
 func TestStall(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,7 +51,9 @@ func newTrio(t *testing.T, ids ...string) *trio {
 	t.Helper()
 	c := &trio{t: t, ports: map[string]string{}, ctl: map[string]*running{}, dir: t.TempDir(), web: http.DefaultClient, reload: map[string]chan os.Signal{}}
 	t.Cleanup(func() { c.clear() })
-	c.log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	log := &untilEnd{to: t.Output()}
+	t.Cleanup(log.end)
+	c.log = slog.New(slog.NewTextHandler(log, nil))
 	for _, id := range ids {
 		c.port(id)
 	}
@@ -60,6 +63,28 @@ func newTrio(t *testing.T, ids ...string) *trio {
 		}
 	})
 	return c
+}
+
+// untilEnd is a test's log. What a node says after the end of the test is dropped: see clear.
+type untilEnd struct {
+	mu sync.Mutex
+	to io.Writer // nil: the test is over
+}
+
+// Write implements io.Writer.
+func (u *untilEnd) Write(p []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.to == nil {
+		return len(p), nil
+	}
+	return u.to.Write(p)
+}
+
+func (u *untilEnd) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.to = nil
 }
 
 // clear removes the directory. A node that ended around a loop that hangs is not the

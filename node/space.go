@@ -32,13 +32,14 @@ type space struct {
 	free    atomic.Int64
 	reserve atomic.Int64
 	full    atomic.Bool
-	size    atomic.Int64 // of the ballast
-	held    atomic.Bool  // it is there
-	failed  time.Time    // when it could last not be made
+	size    atomic.Int64  // of the ballast
+	held    atomic.Bool   // it is there
+	failed  time.Time     // when it could last not be made
+	gone    chan struct{} // something was written, and found no space
 }
 
 func newSpace(n *node) *space {
-	s := &space{n: n}
+	s := &space{n: n, gone: make(chan struct{}, 1)}
 	s.ballast = store.Ballast{Disk: n.o.Disk, Path: filepath.Join(n.o.Config.Node.Data, "BALLAST")}
 	return s
 }
@@ -68,10 +69,8 @@ func (s *space) look() (full bool, err error) {
 	full, drop, fill := verdict(now.Free, reserve, size, s.full.Load())
 	switch {
 	case drop:
-		if dropped, err := s.ballast.Drop(); err != nil {
+		if err := s.drop(now.Free); err != nil {
 			return full, err
-		} else if dropped {
-			s.n.log.Warn("the ballast is gone: the disk has no other space left", "free", now.Free, "ballast", size)
 		}
 	case fill && !s.held.Load() && time.Since(s.failed) >= ballastRest:
 		if err := s.ballast.Fill(); err != nil {
@@ -81,6 +80,26 @@ func (s *space) look() (full bool, err error) {
 	}
 	s.held.Store(size > 0 && s.ballast.There())
 	return full, nil
+}
+
+// drop deletes the ballast, if it is there, when so many bytes are left.
+func (s *space) drop(free int64) error {
+	dropped, err := s.ballast.Drop()
+	if dropped && err == nil {
+		s.n.log.Warn("the ballast is gone: the disk has no other space left", "free", free, "ballast", s.size.Load())
+	}
+	return err
+}
+
+// none makes space for the database, which found none: the last look was too early.
+func (s *space) none() {
+	if err := s.drop(0); err != nil {
+		s.n.log.Warn("no space", "error", err)
+	}
+	select {
+	case s.gone <- struct{}{}:
+	default:
+	}
 }
 
 // keepSpace looks at the disk until ctx ends, and tells the others of the node.
@@ -96,6 +115,7 @@ func (n *node) keepSpace(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+		case <-n.space.gone: // before more rows are taken
 		}
 		full, err := n.space.look()
 		switch was := n.space.full.Load(); {

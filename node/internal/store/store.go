@@ -38,6 +38,9 @@ type Options struct {
 	// CacheBytes bounds the cache of table blocks; 0: 64 MiB.
 	CacheBytes int64
 	ReadOnly   bool // change nothing on the disk; there must be a database
+	// NoSpace is called when something that writes found no space, and makes some if it can:
+	// all else that writes waits for it, and then that is tried once more. nil: it is not.
+	NoSpace func()
 }
 
 // DB is a node's database. Its methods may be called from any goroutine.
@@ -57,7 +60,11 @@ func Open(dir string, o Options) (*DB, error) {
 		o.FS = vfs.Default
 	}
 	ev := &events{log: o.Log, fatal: o.Fatal}
-	ev.disk = &watchedFS{FS: o.FS, tell: func(e *DiskError) { ev.die(e) }, told: o.Fatal != nil}
+	disk := o.FS
+	if o.NoSpace != nil {
+		disk = vfs.OnDiskFull(disk, o.NoSpace)
+	}
+	ev.disk = &watchedFS{FS: disk, tell: func(e *DiskError) { ev.die(e) }, told: o.Fatal != nil}
 	if ev.log == nil {
 		ev.log = slog.New(slog.DiscardHandler)
 	}
