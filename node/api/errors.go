@@ -109,6 +109,9 @@ func KindOf(c Code) Kind {
 	return Kind{Code: c, Status: http.StatusInternalServerError, Outcome: OutcomeUnknown}
 }
 
+// NodesHint is the Hint of CodeNodeNotFound.
+const NodesHint = "GET /v1/nodes lists them"
+
 // Error is the one error of the API, between nodes and to clients. Message and
 // Hint are public: no private cause goes into them.
 type Error struct {

@@ -13,6 +13,10 @@ func conflict(format string, args ...any) wire.MetaAnswer {
 	return wire.MetaAnswer{Code: api.CodeConflict, Message: fmt.Sprintf(format, args...)}
 }
 
+func noNode(node string) wire.MetaAnswer {
+	return wire.MetaAnswer{Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in this cluster"}
+}
+
 // newReplica hands out the raft id of a replica, once and never again: with an id
 // used twice, a late answer of the former life would count for a replica that has
 // nothing of it.
@@ -56,7 +60,7 @@ func (d *draft) replace(node string) wire.MetaAnswer {
 	m, known := d.Member(node)
 	switch {
 	case !known:
-		return refuse("node %s is not a member of this cluster", node)
+		return noNode(node)
 	case m.Disk.IsZero():
 		return wire.MetaAnswer{Replica: m.Replica}
 	}
@@ -151,7 +155,13 @@ func (d *draft) move(c *wire.MetaCommand) wire.MetaAnswer {
 	}
 	from, held := t.Replica(c.From)
 	to, there := t.Replica(c.To)
+	_, leaves := d.Member(c.From)
+	m, comes := d.Member(c.To)
 	switch {
+	case !leaves:
+		return noNode(c.From)
+	case !comes:
+		return noNode(c.To)
 	case there && !to.Leaving && (!held || from.Leaving):
 		return wire.MetaAnswer{Table: t.ID} // so it is, or will be
 	case !held:
@@ -170,8 +180,8 @@ func (d *draft) move(c *wire.MetaCommand) wire.MetaAnswer {
 	case t.Moving():
 		return conflict("a replica of table %s is on its way already: %s", t.Name, moves(t))
 	default:
-		if m, known := d.Member(c.To); !known || m.Disk.IsZero() {
-			return conflict("node %s is not a member of this cluster", c.To)
+		if m.Disk.IsZero() {
+			return conflict("node %s has no disk yet: it cannot be given a replica", c.To)
 		}
 		if l, live := d.Lease(c.To); !live || l.Draining {
 			return conflict("node %s has no live lease, or drains: it cannot be given a replica", c.To)

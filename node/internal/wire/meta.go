@@ -513,7 +513,11 @@ func (a *MetaAnswer) Err() error {
 	if a.Code == "" {
 		return nil
 	}
-	return &api.Error{Code: a.Code, Message: a.Message}
+	e := &api.Error{Code: a.Code, Message: a.Message}
+	if a.Code == api.CodeNodeNotFound {
+		e.Hint = api.NodesHint
+	}
+	return e
 }
 
 // AppendMetaAnswer appends the sent form of a.
