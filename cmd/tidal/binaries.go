@@ -155,6 +155,11 @@ func (b *binaries) Check(ctx context.Context, sum string) (api.Program, error) {
 			return api.Program{}, err
 		}
 	}
+	return b.try(ctx, path)
+}
+
+// try asks a binary what it is, and whether it would start as this node.
+func (b *binaries) try(ctx context.Context, path string) (api.Program, error) {
 	p, err := b.describe(ctx, path)
 	if err != nil {
 		return p, err
@@ -180,7 +185,7 @@ func (b *binaries) describe(ctx context.Context, path string) (api.Program, erro
 		return p, fmt.Errorf("it does not run on this machine (%s/%s): %w", runtime.GOOS, runtime.GOARCH, err)
 	}
 	if err = json.Unmarshal(answer, &p.Release); err != nil || p.Version == "" {
-		return p, fmt.Errorf("%s is not tidal: `version -o json` says %.100q", path, answer)
+		return p, fmt.Errorf("it is not tidal: `version -o json` says %.100q", answer)
 	}
 	return p, nil
 }
@@ -235,25 +240,29 @@ func (b *binaries) Stage(ctx context.Context, sum string, content io.Reader) (ap
 		return api.Program{}, &api.Error{Code: api.CodeConflict, Message: "another binary is being sent to this node", Hint: "try again when it is there"}
 	}
 	defer b.sending.Unlock()
-	err := b.dropLeft()
-	if err == nil {
-		err = b.receive(sum, content)
+	if err := b.dropLeft(); err != nil {
+		return api.Program{}, err
 	}
+	path, err := b.receive(sum, content)
 	if err != nil {
 		return api.Program{}, err
 	}
-	p, err := b.Check(ctx, sum)
-	if err != nil {
-		return p, errors.Join(err, remove(b.staged(sum))) // nodes of the same path may have done so
+	p, err := b.try(ctx, path) // before it has the name by which nodes of the same path would find it
+	if err == nil {
+		err = os.Rename(path, b.staged(sum))
 	}
+	if err != nil {
+		return p, errors.Join(err, os.Remove(path))
+	}
+	p.Path = b.staged(sum)
 	return p, b.dropStaged(sum)
 }
 
-// receive writes what is sent into a file, if it is what was announced.
-func (b *binaries) receive(sum string, content io.Reader) error {
+// receive writes what is sent into a file of its own, if it is what was announced.
+func (b *binaries) receive(sum string, content io.Reader) (path string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(b.path), filepath.Base(b.hidden("sending-*")))
 	if err != nil {
-		return notWritable(b.path, err)
+		return "", notWritable(b.path, err)
 	}
 	h := sha256.New()
 	_, err = io.Copy(io.MultiWriter(f, h), content)
@@ -265,13 +274,10 @@ func (b *binaries) receive(sum string, content io.Reader) error {
 			err = &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("the binary that came is %.12s, and %.12s was announced", got, sum)}
 		}
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), b.staged(sum))
-	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return "", errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return f.Name(), nil
 }
 
 // notWritable says that the folder of the binary takes no other one.
