@@ -78,6 +78,10 @@ func TestGate(t *testing.T) {
 		}, "table-single", roll.Warn, "u"},
 		{"a table without an owner", func(v *roll.View, _ *roll.Question) { v.Tables[0].Owner = "" }, "owners", roll.Block, "t"},
 		{"elsewhere", func(v *roll.View, _ *roll.Question) { v.Tables = append(v.Tables, table("u", "", "a", "c")) }, "owners", roll.Warn, "u"},
+		{"a single replica here, whose owner is away", func(v *roll.View, q *roll.Question) {
+			v.Tables = append(v.Tables, table("u", "", "b"))
+			q.AllowUnavailable = true
+		}, "owners", roll.Warn, "u"}, // it needs no other one to come back
 		{"a replica on its way", func(v *roll.View, _ *roll.Question) { v.Tables[0].Moving = true }, "moves", roll.Block, "t"},
 		{"a request was refused", func(_ *roll.View, q *roll.Question) { q.Refused = 1 }, "refused", roll.Block, "1 requests"},
 		{"as many as may be", func(_ *roll.View, q *roll.Question) { q.Refused, q.MaxRefusals = 3, 3 }, "", roll.OK, ""},

@@ -1,6 +1,7 @@
 package roll_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -31,6 +32,37 @@ func TestNothingGoesOnUnnoted(t *testing.T) {
 			}
 			if len(s.journal) != i {
 				t.Errorf("noted before %s: %v", state, s.journal)
+			}
+		})
+	}
+}
+
+// TestNotedWithoutAnAnswer: a note that may have been taken is told again, and a roll
+// does not stop for it; for one that is never answered it does.
+func TestNotedWithoutAnAnswer(t *testing.T) {
+	lost := &api.Error{Code: api.CodeOutcomeUnknown, Message: "no answer came"}
+	for _, c := range []struct {
+		answer error
+		lost   int
+		paused bool
+	}{{lost, 3, false}, {context.DeadlineExceeded, 3, false}, {lost, 4, true}, {context.DeadlineExceeded, 4, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			told := 0
+			s.notes = func(a api.RollAction, n api.RollChange) error {
+				if a == api.RollNote && n.Node == "c" && n.State == string(roll.StateDrain) {
+					if told++; told <= c.lost {
+						return c.answer
+					}
+				}
+				return nil
+			}
+			_, err := s.run(t, roll.Options{}, nil)
+			if paused := s.roll.Status == api.RollPaused; paused != c.paused || paused != (err != nil) {
+				t.Errorf("%d times %v: %s, %v", c.lost, c.answer, s.roll.Status, err)
+			}
+			if !c.paused {
+				s.wantTouched(t, "b", "c", "a")
 			}
 		})
 	}
