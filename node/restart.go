@@ -15,11 +15,12 @@ import (
 
 // Times of a restart in place.
 const (
-	silence     = time.Second            // a connection that has not spoken for so long may be closed
-	settleMost  = 3 * time.Second        // for connections to end while others are still taken
-	closeMost   = 10 * time.Second       // for closing; then the process ends instead
-	quietLook   = 2 * time.Millisecond   // how often the connections are looked at
-	storageLeft = 500 * time.Millisecond // of closeMost, that the storage gets at least
+	silence     = time.Second             // a connection that has not spoken for so long may be closed
+	thinMost    = 1500 * time.Millisecond // for connections from before to end, while later ones go on
+	settleMost  = 3 * time.Second         // for connections to end while others are still taken
+	closeMost   = 10 * time.Second        // for closing; then the process ends instead
+	quietLook   = 2 * time.Millisecond    // how often the connections are looked at
+	storageLeft = 500 * time.Millisecond  // of closeMost, that the storage gets at least
 )
 
 // ErrSlowClose says that a node that was to restart in place could not close in
@@ -126,6 +127,8 @@ func (n *node) vacate(run context.Context, door *door, binary string) bool {
 		return false
 	}
 	// While the port is open nobody waits: so what must be waited for comes before.
+	n.server.Thin()
+	n.await(run, thinMost, n.server.Settled)
 	n.server.Draining()
 	n.await(run, settleMost, n.server.Settled)
 	port, err := door.shutKeeping()

@@ -236,6 +236,68 @@ func TestDrainingCloses(t *testing.T) {
 	})
 }
 
+// TestThin: the connections that are there end with their next answers, and so do later
+// ones that ask for anything but a row. Later ones for rows go on until Draining. What
+// was silent all the time is not waited for again.
+func TestThin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		ask := func(conn net.Conn, r *bufio.Reader, path string, last bool) {
+			t.Helper()
+			_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
+			answer, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK || answer.Close != last {
+				t.Errorf("%s: %s, the last one %t, want %t (%v)", path, answer.Status, answer.Close, last, err)
+			}
+			_ = answer.Body.Close()
+			if last {
+				isOver(t, r)
+			}
+		}
+		settled := func(what string, want bool) {
+			t.Helper()
+			if synctest.Wait(); g.Settled(time.Second) != want {
+				t.Errorf("%s: settled is %t", what, !want)
+			}
+		}
+		old, oldR := g.serve(t)
+		still, stillR := g.serve(t)
+		ask(old, oldR, rowK, false)
+		ask(still, stillR, rowK, false)
+		<-time.After(time.Minute)
+		g.Thin()
+		ask(old, oldR, rowK, true)
+		<-time.After(time.Millisecond)
+		late, lateR := g.serve(t)
+		pool, poolR := g.serve(t)
+		poll, pollR := g.serve(t)
+		for range 3 {
+			ask(late, lateR, rowK, false)
+		}
+		ask(pool, poolR, rowK, false)
+		ask(poll, pollR, "/health", true)
+		settled("one from before may be reached for", false)
+		<-time.After(time.Second)
+		settled("it was silent", true)
+		ask(late, lateR, rowK, false)
+		g.Draining()
+		<-time.After(time.Millisecond)
+		settled("later ones go on", false)
+		ask(late, lateR, rowK, true)
+		settled("of the later ones one may be reached for", false)
+		ask(pool, poolR, rowK, true)
+		settled("they have ended, and the silent one was silent", true)
+		if !g.Quiet(time.Second) {
+			t.Error("not quiet")
+		}
+		last, lastR := g.serve(t)
+		ask(last, lastR, rowK, true)
+	})
+}
+
 // TestSlowTables: a change of tables that takes too long may still happen.
 func TestSlowTables(t *testing.T) {
 	for _, method := range []string{"PUT", "DELETE"} {

@@ -28,6 +28,7 @@ const shakeMost = 3 * time.Second
 type conns struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*conn
+	thinned time.Time      // since when each answer was the last of a connection from before; zero: at no time
 	drained time.Time      // since when each answer is the last of its connection
 	streams sync.WaitGroup // and lanes
 	ended   bool           // no connection becomes one any more
@@ -137,17 +138,18 @@ func (c *conn) arriving(silence time.Duration) bool {
 	return time.Since(c.came) < silence
 }
 
-// ending reports whether a connection's next answer is to be its last, and
-// whether that is because the client's certificate has ended.
-func (c *conns) ending(nc net.Conn, now time.Time) (last, expired bool) {
+// ending reports whether a connection's next answer is to be its last, whether that is
+// because the client's certificate has ended, and whether the connection may outlive
+// its answers while others are thinned out.
+func (c *conns) ending(nc net.Conn, now time.Time) (last, expired, stays bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.open[nc]
 	if one == nil {
-		return false, false
+		return false, false, false
 	}
 	expired = one.expired(now)
-	return one.old || expired, expired
+	return one.old || expired, expired, !c.thinned.IsZero() && c.drained.IsZero() && one.came.After(c.thinned)
 }
 
 // adopt goes on with a connection that has become a stream; false: it is to end.
@@ -357,18 +359,19 @@ func connOf(nc net.Conn, one *conn) Conn {
 	return c
 }
 
-// Settled reports whether the connections from before Draining are gone, or have
-// been silent since then and for so long. Those that come later end with their
-// first answer.
+// Settled reports whether the connections from before the last call of Thin or
+// Draining are gone, or have been silent for so long; see Quiet.
 func (s *Server) Settled(silence time.Duration) bool {
-	return s.silent(silence, func(one *conn) bool { return one.came.After(s.conns.drained) })
+	return s.silent(silence, func(one *conn) bool {
+		return one.came.After(s.conns.thinned) && (s.conns.drained.IsZero() || one.came.After(s.conns.drained))
+	})
 }
 
 // Quiet reports whether the server may be closed without cutting anybody short:
 // no request is under way, and each connection has been silent for so long, and
-// since Draining. Its own silence alone would prove nothing: when the neighbours
-// of a connection close, clients reach for just those that they have not used in
-// a while.
+// since the first call of Thin or Draining that meant it. Its own silence alone would
+// prove nothing: when the neighbours of a connection close, clients reach for just
+// those that they have not used in a while.
 func (s *Server) Quiet(silence time.Duration) bool {
 	return s.silent(silence, func(*conn) bool { return false })
 }
@@ -388,8 +391,12 @@ func (s *Server) silent(silence time.Duration, except func(*conn) bool) bool {
 		if except(one) {
 			continue
 		}
+		meant := c.drained
+		if !c.thinned.IsZero() && !one.came.After(c.thinned) {
+			meant = c.thinned
+		}
 		active, spoke := one.busy()
-		if active || one.arriving(silence) || time.Since(spoke) < silence || time.Since(c.drained) < silence {
+		if active || one.arriving(silence) || time.Since(spoke) < silence || time.Since(meant) < silence {
 			return false
 		}
 	}

@@ -162,12 +162,19 @@ func (s *Server) HTTPServer() *http.Server {
 
 // Draining makes every answer from now on the last one of its connection, and ends
 // the streams of events.
-func (s *Server) Draining() {
+func (s *Server) Draining() { s.drainSince(&s.conns.drained) }
+
+// Thin is Draining, but for the requests for single rows on connections that come later:
+// those go on until Draining. Whoever is silent can be waited for meanwhile, and whoever
+// is not does not pay for a handshake with each request.
+func (s *Server) Thin() { s.drainSince(&s.conns.thinned) }
+
+func (s *Server) drainSince(when *time.Time) {
+	s.conns.mu.Lock()
+	*when = time.Now()
+	s.conns.mu.Unlock()
 	s.draining.Store(true)
 	s.leave.Do(func() { close(s.leaving) })
-	s.conns.mu.Lock()
-	s.conns.drained = time.Now()
-	s.conns.mu.Unlock()
 	s.conns.leave()
 }
 
@@ -202,14 +209,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (x *exchange) {
 	defer x.finish()
 	h := w.Header()
 	h[api.HeaderNode] = s.nodeHeader
-	var last bool
+	var last, stays bool
 	if nc, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-		last, x.expired = s.conns.ending(nc, x.start)
-	}
-	if last || s.draining.Load() {
-		h["Connection"] = []string{"close"}
+		last, x.expired, stays = s.conns.ending(nc, x.start)
 	}
 	rt := s.find(x)
+	if last || s.draining.Load() && (!stays || rt != s.row) {
+		h["Connection"] = []string{"close"}
+	}
 	if rt == nil {
 		x.fail(&api.Error{
 			Code:    api.CodeNotFound,
