@@ -23,6 +23,9 @@ import (
 const (
 	rollWriters = 16
 	rollPace    = 25 // writes a second of each
+
+	rollWarm   = 500 * time.Millisecond // of the writers, for handshakes and first writes: not the time before
+	rollBefore = 2 * time.Second
 )
 
 // TestRoll rolls a cluster in place under sixteen writers on all nodes, each of
@@ -36,6 +39,9 @@ func TestRoll(t *testing.T) {
 	}
 	all.promised(t)
 }
+
+// judged is how many runs have medians that are held against what is promised.
+const judged = 5
 
 // rollResult is what the writers of a run saw.
 type rollResult struct{ longest, before, during time.Duration }
@@ -54,7 +60,7 @@ func (all rollResults) promised(t *testing.T) {
 	t.Logf("longest wait of each run: %v; p99 before: %v; p99 during: %v", longest, before, during)
 	l, b, d := median(longest), median(before), median(during)
 	t.Logf("medians: longest wait %v, p99 before %v, p99 during %v", l, b, d)
-	if len(all) >= 5 && (l > plannedWait || d > 2*b) {
+	if len(all) >= judged && (l > plannedWait || d > 2*b) {
 		t.Errorf("promised are at most %v and twice the p99 of before", plannedWait)
 	}
 }
@@ -73,8 +79,12 @@ func rollRun(t *testing.T) rollResult {
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
 	f := launchKeeping(t, c.targets(), tables)
-	pause(1500 * time.Millisecond)
-	out := c.timedRoll(t, f, "--yes", "--settle", "300ms", "-o", "json")
+	pause(rollWarm + rollBefore)
+	args := []string{"--yes", "-o", "json"}
+	if runs(t, "ROLL_RUNS", 1) < judged { // else it is as operators type it
+		args = append(args, "--settle", "300ms")
+	}
+	out := c.timedRoll(t, f, args...)
 	f.stop()
 	if out.code != 0 {
 		t.Fatalf("tidal roll ended with %d\n%s", out.code, out)
@@ -103,6 +113,7 @@ func (c *cluster) unnoticed(t *testing.T, f *fleet, tables []string, rolls ...ro
 	var before, during []time.Duration
 	for _, w := range f.writes() {
 		switch {
+		case w.at < rollWarm:
 		case w.at+w.took <= rolls[0].began:
 			before = append(before, w.took)
 		case slices.ContainsFunc(rolls, func(o rolled) bool { return o.met(&w) }): // and not what came between two
@@ -126,6 +137,7 @@ func launchKeeping(t *testing.T, targets []target, tables []string) *fleet {
 	f := launchLoyal(t, targets, tables, 0)
 	for i := range rollWriters {
 		w := &writer{f: f, id: i, table: tables[i%len(tables)], every: time.Second / rollPace}
+		w.first = w.every * time.Duration(i) / rollWriters // spread over one period
 		f.writers = append(f.writers, w)
 		f.wg.Go(func() { w.keep(i % len(targets)) })
 	}
@@ -134,6 +146,11 @@ func launchKeeping(t *testing.T, targets []target, tables []string) *fleet {
 
 // keep writes to one node at a fixed pace until the fleet stops.
 func (w *writer) keep(i int) {
+	select {
+	case <-time.After(w.first):
+	case <-w.f.stopped:
+		return
+	}
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
 	for {

@@ -77,7 +77,7 @@ func upgradeRun(t *testing.T) rollResult {
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
 	f := launchKeeping(t, c.targets(), tables)
-	pause(1500 * time.Millisecond)
+	pause(rollWarm + rollBefore)
 	rolls := c.upgrades(t, f, b)
 	f.stop()
 	r := c.unnoticed(t, f, tables, rolls...)
@@ -89,11 +89,15 @@ func upgradeRun(t *testing.T) rollResult {
 // nodes.
 func (c *cluster) upgrades(t *testing.T, f *fleet, b string) []rolled {
 	t.Helper()
-	there := c.upgraded(t, f, versionB, "--yes", "--settle", "300ms", "-o", "json", "--binary", b)
+	settle := "300ms"
+	if runs(t, "UPGRADE_RUNS", 0) >= judged {
+		settle = "3s"
+	}
+	there := c.upgraded(t, f, versionB, "--yes", "--settle", settle, "-o", "json", "--binary", b)
 	if out := c.roll(t, "--yes", "--binary", b); out.code != 0 || strings.Count(out.String(), "it runs "+versionB+" already") != len(c.nodes) {
 		t.Errorf("nodes that run it were not left alone: exit %d\n%s", out.code, out)
 	}
-	back := c.upgraded(t, f, versionA, "rollback", "--yes", "--settle", "300ms", "-o", "json")
+	back := c.upgraded(t, f, versionA, "rollback", "--yes", "--settle", settle, "-o", "json")
 	// The first node is there already: somebody put the binary in its place.
 	one := c.timedRoll(t, f, "--yes", "--only", "n1", "--settle", "300ms", "-o", "json", "--binary", b)
 	if one.code != 0 {
