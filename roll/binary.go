@@ -20,9 +20,6 @@ import (
 	"tidal/node/api"
 )
 
-// sendsAtOnce is to how many nodes a binary is sent side by side.
-const sendsAtOnce = 3
-
 // Binary is a file of tidal's that nodes are to run.
 type Binary struct {
 	Name     string
@@ -202,34 +199,25 @@ type Staged struct {
 	api.Program
 }
 
-// Stage has every one of some nodes have a binary and check it: its hash, that it runs
-// on the machine, and that it can run the node. It is sent where it is missing; b may be
-// nil if it should be everywhere. Each is told to say, by one goroutine at a time. The
-// error names the nodes.
+// Stage has every one of some nodes have a binary and check it, one after another: its
+// hash, that it runs on the machine, and that it can run the node. It is sent where it is
+// missing; b may be nil if it should be everywhere. Each is told to say. The error names
+// the nodes.
 func (c *Tidal) Stage(ctx context.Context, nodes []string, sum string, b *Binary, say func(Staged)) error {
-	var mu sync.Mutex
 	failed := map[string][]string{} // nodes by what is wrong
 	var hint string
-	var g errgroup.Group
-	g.SetLimit(sendsAtOnce)
 	for _, id := range nodes {
-		g.Go(func() error {
-			s, err := c.stage(ctx, id, sum, b)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				say(s)
-				return nil
-			}
-			text := err.Error()
-			if e, ok := errors.AsType[*api.Error](err); ok {
-				text, hint = e.Message, e.Hint
-			}
-			failed[text] = append(failed[text], id)
-			return nil
-		})
+		s, err := c.stage(ctx, id, sum, b)
+		if err == nil {
+			say(s)
+			continue
+		}
+		text := err.Error()
+		if e, ok := errors.AsType[*api.Error](err); ok {
+			text, hint = e.Message, e.Hint
+		}
+		failed[text] = append(failed[text], id)
 	}
-	_ = g.Wait() // the functions return no errors
 	if len(failed) == 0 {
 		return nil
 	}

@@ -23,6 +23,13 @@ import (
 // whose node was killed meanwhile. Others of the same path may be sent one now.
 const sendingLeft = time.Hour
 
+// A binary that is sent is written to the disk in such pieces, with such rests: the
+// node and its disk have other things to do meanwhile. It makes 64 MiB a second at most.
+const (
+	trickleBytes = 1 << 20
+	trickleRest  = time.Second / 64
+)
+
 // binaries are this node's binary and those that can take its place. They are in one
 // folder, named after the path by which the process was called:
 //
@@ -243,30 +250,22 @@ func (b *binaries) Stage(ctx context.Context, sum string, content io.Reader) (ap
 	if err := b.dropLeft(); err != nil {
 		return api.Program{}, err
 	}
-	path, err := b.receive(sum, content)
+	p, err := b.receive(ctx, sum, content)
 	if err != nil {
-		return api.Program{}, err
+		return p, err
 	}
-	p, err := b.try(ctx, path) // before it has the name by which nodes of the same path would find it
-	if err == nil {
-		err = os.Rename(path, b.staged(sum))
-	}
-	if err != nil {
-		return p, errors.Join(err, os.Remove(path))
-	}
-	p.Path = b.staged(sum)
 	return p, b.dropStaged(sum)
 }
 
-// receive writes what is sent into a file of its own, if it is what was announced.
-func (b *binaries) receive(sum string, content io.Reader) (path string, err error) {
+// receive stages what is sent, if it is what was announced and can run this node. It is
+// tried before it has the name by which other nodes of the same path would find it.
+func (b *binaries) receive(ctx context.Context, sum string, content io.Reader) (p api.Program, err error) {
 	f, err := os.CreateTemp(filepath.Dir(b.path), filepath.Base(b.hidden("sending-*")))
 	if err != nil {
-		return "", notWritable(b.path, err)
+		return p, notWritable(b.path, err)
 	}
 	h := sha256.New()
-	_, err = io.Copy(io.MultiWriter(f, h), content)
-	if err == nil {
+	if err = trickle(f, io.TeeReader(content, h)); err == nil {
 		err = f.Chmod(0o755)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
@@ -274,10 +273,34 @@ func (b *binaries) receive(sum string, content io.Reader) (path string, err erro
 			err = &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("the binary that came is %.12s, and %.12s was announced", got, sum)}
 		}
 	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
+	if err == nil {
+		p, err = b.try(ctx, f.Name())
 	}
-	return f.Name(), nil
+	if err == nil {
+		p.Path = b.staged(sum)
+		err = os.Rename(f.Name(), p.Path)
+	}
+	if err != nil {
+		return p, errors.Join(err, os.Remove(f.Name()))
+	}
+	return p, nil
+}
+
+// trickle copies a file to the disk bit by bit. All at once it would hold up the requests
+// of clients, and a sync of all of it those of the database on the same disk.
+func trickle(to *os.File, from io.Reader) error {
+	for {
+		switch _, err := io.CopyN(to, from, trickleBytes); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := to.Sync(); err != nil {
+			return err
+		}
+		time.Sleep(trickleRest)
+	}
 }
 
 // notWritable says that the folder of the binary takes no other one.

@@ -43,6 +43,16 @@ func TestRoll(t *testing.T) {
 // judged is how many runs have medians that are held against what is promised.
 const judged = 5
 
+// settling returns the arguments of a roll that goes on soon after each node, unless the
+// runs are judged: then it is as operators have it.
+func settling(t *testing.T, name string, args ...string) []string {
+	t.Helper()
+	if runs(t, name, 1) < judged {
+		args = append(args, "--settle", "300ms")
+	}
+	return args
+}
+
 // rollResult is what the writers of a run saw.
 type rollResult struct{ longest, before, during time.Duration }
 
@@ -80,11 +90,7 @@ func rollRun(t *testing.T) rollResult {
 	tables := c.createTables(t, gracefulTables)
 	f := launchKeeping(t, c.targets(), tables)
 	pause(rollWarm + rollBefore)
-	args := []string{"--yes", "-o", "json"}
-	if runs(t, "ROLL_RUNS", 1) < judged { // else it is as operators type it
-		args = append(args, "--settle", "300ms")
-	}
-	out := c.timedRoll(t, f, args...)
+	out := c.timedRoll(t, f, settling(t, "ROLL_RUNS", "--yes", "-o", "json")...)
 	f.stop()
 	if out.code != 0 {
 		t.Fatalf("tidal roll ended with %d\n%s", out.code, out)

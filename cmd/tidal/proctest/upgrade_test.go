@@ -89,21 +89,18 @@ func upgradeRun(t *testing.T) rollResult {
 // nodes.
 func (c *cluster) upgrades(t *testing.T, f *fleet, b string) []rolled {
 	t.Helper()
-	settle := "300ms"
-	if runs(t, "UPGRADE_RUNS", 0) >= judged {
-		settle = "3s"
-	}
-	there := c.upgraded(t, f, versionB, "--yes", "--settle", settle, "-o", "json", "--binary", b)
+	settling := func(args ...string) []string { return settling(t, "UPGRADE_RUNS", args...) }
+	there := c.upgraded(t, f, versionB, settling("--yes", "-o", "json", "--binary", b)...)
 	if out := c.roll(t, "--yes", "--binary", b); out.code != 0 || strings.Count(out.String(), "it runs "+versionB+" already") != len(c.nodes) {
 		t.Errorf("nodes that run it were not left alone: exit %d\n%s", out.code, out)
 	}
-	back := c.upgraded(t, f, versionA, "rollback", "--yes", "--settle", settle, "-o", "json")
+	back := c.upgraded(t, f, versionA, settling("rollback", "--yes", "-o", "json")...)
 	// The first node is there already: somebody put the binary in its place.
-	one := c.timedRoll(t, f, "--yes", "--only", "n1", "--settle", "300ms", "-o", "json", "--binary", b)
+	one := c.timedRoll(t, f, settling("--yes", "--only", "n1", "-o", "json", "--binary", b)...)
 	if one.code != 0 {
 		t.Fatalf("one node: exit %d\n%s", one.code, one)
 	}
-	again := c.upgraded(t, f, versionB, "--yes", "--settle", "300ms", "-o", "json", "--binary", b)
+	again := c.upgraded(t, f, versionB, settling("--yes", "-o", "json", "--binary", b)...)
 	if bytes.Contains(again.stdout, []byte(`"node":"n1","state":"stop"`)) || !strings.Contains(again.String(), "tidal cluster finalize") {
 		t.Errorf("n1, which runs it, was stopped, or what to do next is not said\n%s", again)
 	}
