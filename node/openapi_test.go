@@ -193,7 +193,7 @@ func TestOpenAPI(t *testing.T) {
 	ask("GET /v1/tables", "", "", 200)
 	ask("GET "+one, "", "", 200)
 	ask("POST "+one+"/check", "", "", 200)
-	ask("POST "+one+"/replicas", "", `{"from":"a","to":"b"}`, 409)
+	ask("POST "+one+"/replicas", "", `{"from":"a","to":"b"}`, 404)
 	ask("POST "+one+"/replicas", "", `{"from":"a"}`, 400)
 	ask("PUT "+one+"/owner", "", `{"to":"a"}`, 200)
 	ask("PUT "+one+"/owner", "", `{"to":"b"}`, 404)
