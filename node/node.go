@@ -360,6 +360,7 @@ func (n *node) leave(run context.Context) {
 	if err := n.handOver(ctx); err != nil {
 		n.log.WarnContext(run, "the node stops though a quorum may go with it: its time is over", "error", err)
 	}
+	n.flush() // Close waits for it
 	n.server.Draining()
 	grace := time.Now()
 	t := time.NewTicker(20 * time.Millisecond)

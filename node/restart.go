@@ -11,12 +11,13 @@ import (
 
 	"tidal/node/api"
 	"tidal/node/internal/ready"
+	"tidal/node/internal/store"
 )
 
 // Times of a restart in place.
 const (
 	silence     = time.Second             // a connection that has not spoken for so long may be closed
-	thinMost    = 1500 * time.Millisecond // for connections from before to end, while later ones go on
+	thinMost    = 1500 * time.Millisecond // for connections from before to end, while later ones go on, and for a flush
 	settleMost  = 3 * time.Second         // for connections to end while others are still taken
 	closeMost   = 10 * time.Second        // for closing; then the process ends instead
 	quietLook   = 2 * time.Millisecond    // how often the connections are looked at
@@ -127,8 +128,9 @@ func (n *node) vacate(run context.Context, door *door, binary string) bool {
 		return false
 	}
 	// While the port is open nobody waits: so what must be waited for comes before.
+	flushed := n.flush()
 	n.server.Thin()
-	n.await(run, thinMost, n.server.Settled)
+	n.await(run, thinMost, func(silence time.Duration) bool { return flushed() && n.server.Settled(silence) })
 	n.server.Draining()
 	n.await(run, settleMost, n.server.Settled)
 	port, err := door.shutKeeping()
@@ -141,6 +143,28 @@ func (n *node) vacate(run context.Context, door *door, binary string) bool {
 	n.await(run, closeMost-storageLeft, n.server.Quiet)
 	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
 	return true
+}
+
+// flush has the database written into tables, for the next run to open it sooner, and
+// returns what tells whether that is done. A disk that is full or does not keep up is
+// left alone.
+func (n *node) flush() (done func() bool) {
+	if n.space.full.Load() || n.db.Load() != store.LoadLight {
+		return func() bool { return true }
+	}
+	flushed, err := n.db.Flush()
+	if err != nil {
+		n.log.Warn("the next run will read the log of this one", "error", err)
+		return func() bool { return true }
+	}
+	return func() bool {
+		select {
+		case <-flushed:
+			return true
+		default:
+			return false
+		}
+	}
 }
 
 func (n *node) install(binary string) error {

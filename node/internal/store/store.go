@@ -214,6 +214,17 @@ func (d *DB) Groups() ([]uint64, error) {
 	return out, it.Close()
 }
 
+// Flush has what is in memory and the log alone written into tables, so that the next
+// Open has little of the log to read. It waits only where a Commit would; the channel is
+// closed when all is written, and never if the disk fails.
+func (d *DB) Flush() (done <-chan struct{}, err error) {
+	done, err = d.db.AsyncFlush()
+	if err != nil {
+		return nil, fmt.Errorf("flush the database: %w", err)
+	}
+	return done, nil
+}
+
 // Close flushes and closes the database. All batches and scans must have ended.
 func (d *DB) Close() error {
 	if err := d.db.Close(); err != nil {

@@ -8,9 +8,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"tidal/node/internal/store"
 )
@@ -36,6 +38,41 @@ func set(t *testing.T, db *store.DB, key, value string) {
 	b := db.NewBatch()
 	b.Set([]byte(key), []byte(value))
 	check(t, b.Commit(true))
+}
+
+// TestFlush: what was flushed is there after a crash, and is not read from the log.
+func TestFlush(t *testing.T) {
+	value := strings.Repeat("v", 1<<10)
+	for _, flushes := range []bool{false, true} {
+		fs := vfs.NewCrashableMem()
+		db := open(t, fs)
+		for i := range 500 {
+			set(t, db, fmt.Sprint("k", i), value)
+		}
+		if flushes {
+			done, err := db.Flush()
+			check(t, err)
+			<-done
+		}
+		var read atomic.Int64
+		after := errorfs.Wrap(fs.CrashClone(vfs.CrashCloneCfg{}), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileRead && strings.HasSuffix(op.Path, ".log") {
+				read.Add(1)
+			}
+			return nil
+		}))
+		check(t, db.Close())
+		db = open(t, after)
+		if n := read.Load(); flushes != (n < 5) { // each is of 32 KiB
+			t.Errorf("flushed %t: %d parts of logs were read", flushes, n)
+		}
+		for i := range 500 {
+			if v, found, err := db.Get(fmt.Appendf(nil, "k%d", i)); err != nil || !found || string(v) != value {
+				t.Fatalf("k%d: %t, %v", i, found, err)
+			}
+		}
+		check(t, db.Close())
+	}
 }
 
 func TestFormat(t *testing.T) {
