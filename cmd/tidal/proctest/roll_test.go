@@ -24,8 +24,7 @@ const (
 	rollWriters = 16
 	rollPace    = 25 // writes a second of each
 
-	rollWarm   = 500 * time.Millisecond // of the writers, for handshakes and first writes: not the time before
-	rollBefore = 2 * time.Second
+	rollWarm = 500 * time.Millisecond // of the writers, for handshakes and first writes: not the time before
 )
 
 // TestRoll rolls a cluster in place under sixteen writers on all nodes, each of
@@ -42,6 +41,16 @@ func TestRoll(t *testing.T) {
 
 // judged is how many runs have medians that are held against what is promised.
 const judged = 5
+
+// rollBefore is how long writers write before a roll. What they wait for then is the
+// measure of runs that are judged: flushes and compactions are to be in it.
+func rollBefore(t *testing.T, name string) time.Duration {
+	t.Helper()
+	if runs(t, name, 1) < judged {
+		return 2 * time.Second
+	}
+	return 10 * time.Second
+}
 
 // settling returns the arguments of a roll that goes on soon after each node, unless the
 // runs are judged: then it is as operators have it.
@@ -89,7 +98,7 @@ func rollRun(t *testing.T) rollResult {
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
 	f := launchKeeping(t, c.targets(), tables)
-	pause(rollWarm + rollBefore)
+	pause(rollWarm + rollBefore(t, "ROLL_RUNS"))
 	out := c.timedRoll(t, f, settling(t, "ROLL_RUNS", "--yes", "-o", "json")...)
 	f.stop()
 	if out.code != 0 {

@@ -77,7 +77,7 @@ func upgradeRun(t *testing.T) rollResult {
 	c.startAll(t)
 	tables := c.createTables(t, gracefulTables)
 	f := launchKeeping(t, c.targets(), tables)
-	pause(rollWarm + rollBefore)
+	pause(rollWarm + rollBefore(t, "UPGRADE_RUNS"))
 	rolls := c.upgrades(t, f, b)
 	f.stop()
 	r := c.unnoticed(t, f, tables, rolls...)
