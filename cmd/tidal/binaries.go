@@ -24,10 +24,10 @@ import (
 const sendingLeft = time.Hour
 
 // A binary that is sent is written to the disk in such pieces, with such rests: the
-// node and its disk have other things to do meanwhile. It makes 64 MiB a second at most.
+// node and its disk have other things to do meanwhile. It makes 32 MiB a second at most.
 const (
 	trickleBytes = 1 << 20
-	trickleRest  = time.Second / 64
+	trickleRest  = time.Second / 32
 )
 
 // binaries are this node's binary and those that can take its place. They are in one
@@ -50,8 +50,9 @@ type binaries struct {
 	sending sync.Mutex // held while one is sent
 	mu      struct {
 		sync.Mutex
-		running string            // hash of this process's binary
-		hashes  map[string]hashed // by path
+		running  string                 // hash of this process's binary
+		hashes   map[string]hashed      // by path
+		releases map[string]api.Release // by hash, of those that have said what they are
 	}
 }
 
@@ -184,6 +185,10 @@ func (b *binaries) describe(ctx context.Context, path string) (api.Program, erro
 	if p.SHA256 == "" {
 		return p, fmt.Errorf("there is no file %s", path)
 	}
+	if known, is := b.known(p.SHA256); is {
+		p.Release = known
+		return p, nil
+	}
 	answer, err := ask(ctx, path, b.environ, "version", "-o", "json")
 	if err != nil {
 		if at, ok := errors.AsType[*fs.PathError](err); ok {
@@ -194,7 +199,30 @@ func (b *binaries) describe(ctx context.Context, path string) (api.Program, erro
 	if err = json.Unmarshal(answer, &p.Release); err != nil || p.Version == "" {
 		return p, fmt.Errorf("it is not tidal: `version -o json` says %.100q", answer)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.releases == nil {
+		b.mu.releases = map[string]api.Release{}
+	}
+	b.mu.releases[p.SHA256] = p.Release
 	return p, nil
+}
+
+// known returns what the binary with that hash is, if it runs here or was asked before:
+// starting one costs more than an answer.
+func (b *binaries) known(sum string) (r api.Release, is bool) {
+	if own, err := b.running(); err == nil && own == sum {
+		return b.release(), true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, is = b.mu.releases[sum]
+	return r, is
+}
+
+// release is what this process is.
+func (b *binaries) release() api.Release {
+	return api.Release{Version: version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Levels: b.levels}
 }
 
 // List implements node.Program.
@@ -204,10 +232,7 @@ func (b *binaries) List(ctx context.Context) (api.Programs, error) {
 		return api.Programs{}, err
 	}
 	list := api.Programs{Staged: []api.Program{}}
-	list.Running = api.Program{
-		SHA256: sum, Path: b.path,
-		Release: api.Release{Version: version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Levels: b.levels},
-	}
+	list.Running = api.Program{SHA256: sum, Path: b.path, Release: b.release()}
 	list.Installed = b.look(ctx, b.path)
 	list.Previous = b.look(ctx, b.previous())
 	files, err := b.beside("staged-")

@@ -147,3 +147,23 @@ func TestBinariesRefused(t *testing.T) {
 		t.Errorf("into a folder that takes none: %v", err)
 	}
 }
+
+// TestBinariesAreAskedOnce: what a binary is, it is asked once, wherever it stands.
+func TestBinariesAreAskedOnce(t *testing.T) {
+	dir := t.TempDir()
+	asked := filepath.Join(dir, "asked")
+	a := strings.Replace(script("1.0", 0), "version) ", "version) echo >>"+asked+"; ", 1)
+	x := &binaries{path: filepath.Join(dir, "tidal"), args: []string{"tidal", "serve"}, environ: os.Environ()}
+	for _, path := range []string{x.path, x.previous()} {
+		if err := os.WriteFile(path, []byte(a), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		list, err := x.List(t.Context())
+		if err != nil || list.Installed == nil || list.Installed.Version != "1.0" || list.Previous == nil || list.Previous.Version != "1.0" {
+			t.Fatalf("%+v, %v", list, err)
+		}
+	}
+	wantFile(t, asked, "\n")
+}

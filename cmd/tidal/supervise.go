@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"tidal/node"
@@ -50,6 +51,10 @@ func checkProgram(ctx context.Context, program string, args, environ []string) e
 	return err
 }
 
+// askedNice is the priority of programs that are asked: the requests that this one
+// answers come first.
+const askedNice = 10
+
 // ask runs a program and returns what it writes on stdout. Its error is what it wrote
 // on stderr.
 func ask(ctx context.Context, program string, environ []string, args ...string) ([]byte, error) {
@@ -60,7 +65,11 @@ func ask(ctx context.Context, program string, environ []string, args ...string) 
 	cmd.WaitDelay = time.Second
 	var answer, out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &answer, &out
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, askedNice) // it may have ended
+		err = cmd.Wait()
+	}
 	if err == nil {
 		return answer.Bytes(), nil
 	}
