@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tidal/node/api"
 	"tidal/roll"
@@ -66,6 +67,28 @@ func TestNotedWithoutAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPausedTooLate: an operator that slept, and finds that its own time is over before it
+// hears that somebody has resumed the roll, is told just that.
+func TestPausedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.restarts = func(s *stage, id string) error {
+			s.away[id] = time.Time{} // it does not come back
+			return nil
+		}
+		s.notes = func(a api.RollAction, _ api.RollChange) error {
+			if a == api.RollEnd {
+				return &api.Error{Code: api.CodeStaleEpoch, Message: "stale"}
+			}
+			return nil
+		}
+		_, err := s.run(t, roll.Options{}, nil)
+		if !errors.Is(err, roll.ErrTaken) || errors.As(err, new(*roll.TroubleError)) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // TestAnEndThatIsNotNoted is said: else nobody knows why the next roll finds a lock.

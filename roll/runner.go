@@ -232,7 +232,9 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 		return report, errors.Join(err, fmt.Errorf("write the report: %w", encodeErr))
 	}
 	end.Data, end.Why = data, clip(end.Why, api.MaxRollText)
-	if _, endErr := r.Journal.ChangeRoll(ctx, api.RollEnd, r.Roll.ID, end); endErr != nil {
+	if _, endErr := r.Journal.ChangeRoll(ctx, api.RollEnd, r.Roll.ID, end); api.CodeOf(endErr) == api.CodeStaleEpoch {
+		err = ErrTaken // whatever stopped it here is another's now
+	} else if endErr != nil {
 		if trouble != nil {
 			trouble.Hint = fmt.Sprintf("its lock is free within %s: then `tidal roll resume`, from where all nodes can be reached", api.RollSilence)
 		}
