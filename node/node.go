@@ -207,7 +207,7 @@ func (n *node) prepare() error {
 	if _, newer := errors.AsType[store.NewerError](err); newer {
 		return err
 	}
-	n.db, err = store.Open(filepath.Join(c.Node.Data, databaseFolder), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die, NoSpace: n.space.none})
+	n.db, err = store.Open(filepath.Join(c.Node.Data, databaseFolder), store.Options{FS: n.o.Disk, Log: n.log, Fatal: n.die, NoSpace: n.space.ranOut})
 	if err != nil {
 		return err
 	}

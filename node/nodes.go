@@ -60,7 +60,7 @@ func (s nodes) Order(ctx context.Context, node string, action api.NodeAction, o 
 		return n.obey(ctx, wire.Order{Action: action, Order: o, Principal: by})
 	}
 	if _, known := n.cluster.View().Member(node); !known {
-		return api.NodeReport{}, &api.Error{Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in this cluster", Hint: api.NodesHint}
+		return api.NodeReport{}, api.NoNode(node)
 	}
 	b, err := n.net.Call(ctx, node, wire.MethodNode, wire.AppendOrder(nil, &wire.Order{Action: action, Order: o, Principal: by}))
 	if err == nil {

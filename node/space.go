@@ -35,11 +35,11 @@ type space struct {
 	size    atomic.Int64  // of the ballast
 	held    atomic.Bool   // it is there
 	failed  time.Time     // when it could last not be made
-	gone    chan struct{} // something was written, and found no space
+	short   chan struct{} // something that was written found no space; capacity 1
 }
 
 func newSpace(n *node) *space {
-	s := &space{n: n, gone: make(chan struct{}, 1)}
+	s := &space{n: n, short: make(chan struct{}, 1)}
 	s.ballast = store.Ballast{Disk: n.o.Disk, Path: filepath.Join(n.o.Config.Node.Data, "BALLAST")}
 	return s
 }
@@ -91,13 +91,13 @@ func (s *space) drop(free int64) error {
 	return err
 }
 
-// none makes space for the database, which found none: the last look was too early.
-func (s *space) none() {
+// ranOut makes space for the database, which found none: the last look was too early.
+func (s *space) ranOut() {
 	if err := s.drop(0); err != nil {
-		s.n.log.Warn("no space", "error", err)
+		s.n.log.Warn("the ballast stays, and a write found no space", "error", err)
 	}
 	select {
-	case s.gone <- struct{}{}:
+	case s.short <- struct{}{}:
 	default:
 	}
 }
@@ -115,7 +115,7 @@ func (n *node) keepSpace(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-		case <-n.space.gone: // before more rows are taken
+		case <-n.space.short: // before more rows are taken
 		}
 		full, err := n.space.look()
 		switch was := n.space.full.Load(); {

@@ -109,9 +109,6 @@ func KindOf(c Code) Kind {
 	return Kind{Code: c, Status: http.StatusInternalServerError, Outcome: OutcomeUnknown}
 }
 
-// NodesHint is the Hint of CodeNodeNotFound.
-const NodesHint = "GET /v1/nodes lists them"
-
 // Error is the one error of the API, between nodes and to clients. Message and
 // Hint are public: no private cause goes into them.
 type Error struct {
@@ -123,6 +120,14 @@ type Error struct {
 	// At is, of precondition-failed, the version of the row that is there, zero if
 	// there is none; of behind, a position of the table that is new enough.
 	At Position
+}
+
+// NodesHint is the hint of CodeNodeNotFound, for callers of the HTTP API.
+const NodesHint = "GET /v1/nodes lists them"
+
+// NoNode is the error of a node id that no member has.
+func NoNode(node string) *Error {
+	return &Error{Code: CodeNodeNotFound, Message: "there is no node " + node + " in this cluster", Hint: NodesHint}
 }
 
 // Error returns the message, the code and the hint.

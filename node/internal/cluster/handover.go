@@ -114,7 +114,7 @@ func (c *Cluster) HandTable(ctx context.Context, name string, o api.HandOver, by
 func (c *Cluster) mayOwn(t *wire.Table, node string) error {
 	v := c.View()
 	if _, known := v.Member(node); !known {
-		return &api.Error{Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in this cluster", Hint: api.NodesHint}
+		return api.NoNode(node)
 	}
 	l, live := v.Lease(node)
 	var why string

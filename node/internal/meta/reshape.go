@@ -14,7 +14,8 @@ func conflict(format string, args ...any) wire.MetaAnswer {
 }
 
 func noNode(node string) wire.MetaAnswer {
-	return wire.MetaAnswer{Code: api.CodeNodeNotFound, Message: "there is no node " + node + " in this cluster"}
+	e := api.NoNode(node)
+	return wire.MetaAnswer{Code: e.Code, Message: e.Message}
 }
 
 // newReplica hands out the raft id of a replica, once and never again: with an id

@@ -515,7 +515,7 @@ func (a *MetaAnswer) Err() error {
 	}
 	e := &api.Error{Code: a.Code, Message: a.Message}
 	if a.Code == api.CodeNodeNotFound {
-		e.Hint = api.NodesHint
+		e.Hint = api.NodesHint // hints are not sent
 	}
 	return e
 }
