@@ -136,28 +136,30 @@ func checkClaims(v *View, q Question) Check {
 	return c
 }
 
+// checkMeta asks whether the metadata would keep its quorum. Where nothing is wrong, and
+// the cluster is too small, there is nothing to bring back.
 func checkMeta(v *View, q Question) Check {
-	var voters, live []string
-	for i := range v.Nodes {
-		n := &v.Nodes[i]
-		if !n.MetaVoter {
-			continue
-		}
-		voters = append(voters, n.ID)
-		if n.Live() && !slices.Contains(q.Nodes, n.ID) {
-			live = append(live, n.ID)
-		}
+	voters, kept := v.voters(q.Nodes)
+	need := quorum(len(voters))
+	c := Check{Name: "meta-quorum", Level: OK, Detail: fmt.Sprintf("the metadata keeps %d of its %d voters", len(kept), len(voters))}
+	if len(voters) > 0 && len(kept) >= need {
+		return c
 	}
-	c := Check{Name: "meta-quorum", Level: OK, Detail: fmt.Sprintf("the metadata keeps %d of its %d voters", len(live), len(voters))}
-	switch need := quorum(len(voters)); {
+	c.Level, c.Detail = Block, fmt.Sprintf("the metadata would keep %d of its %d voters (%s) and needs %d", len(kept), len(voters), names(kept), need)
+	c.Hint = "bring the other voters back first: tidal status"
+	healthy := !slices.ContainsFunc(voters, func(id string) bool { return !slices.Contains(kept, id) && !slices.Contains(q.Nodes, id) })
+	switch {
 	case len(voters) == 0:
-		c.Level, c.Detail = Block, "nobody is known to vote for the metadata"
-	case len(live) >= need:
-	case len(voters) == 1 && q.AllowUnavailable:
-		c.Level, c.Detail = Warn, "the only voter of the metadata is restarted: it stands still meanwhile"
-	default:
-		c.Level, c.Detail = Block, fmt.Sprintf("the metadata would keep %d of its %d voters (%s) and needs %d", len(live), len(voters), names(live), need)
-		c.Hint = "bring the other voters back first: tidal status"
+		c.Detail, c.Hint = "nobody is known to vote for the metadata", "see whether the nodes answer: tidal status"
+	case len(voters) == 1 && healthy:
+		c.Detail = "the only voter of the metadata is restarted: it stands still meanwhile"
+		c.Hint = "accept it with --allow-unavailable, or add nodes first"
+		if q.AllowUnavailable {
+			c.Level, c.Hint = Warn, ""
+		}
+	case len(voters) == 2 && healthy:
+		c.Detail += ": of two none can be restarted without standing still"
+		c.Hint = "add a third node first"
 	}
 	return c
 }

@@ -33,6 +33,10 @@ func table(name, owner string, nodes ...string) roll.Table {
 
 // TestGate: each check blocks, or warns, for its own reason, and the others let pass.
 func TestGate(t *testing.T) {
+	drains := func(v *roll.View, q *roll.Question) {
+		v.Nodes[2].Draining, v.Nodes[2].Wrong, q.MaxUnavailable = true, []string{"it drains"}, 2
+	}
+	onOne := func(v *roll.View, _ *roll.Question) { v.Nodes[0].MetaVoter, v.Nodes[2].MetaVoter = false, false }
 	for _, tc := range []struct {
 		name   string
 		change func(v *roll.View, q *roll.Question)
@@ -51,6 +55,9 @@ func TestGate(t *testing.T) {
 		{"another is down", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Incarnation = "" }, "budget", roll.Block, "c (it has no lease)"},
 		{"another is not ready", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Wrong = []string{"behind"} }, "budget", roll.Block, "c (behind)"},
 		{"another is silent", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Silent = "no answer" }, "table-quorum", roll.Block, "t would keep 1 of 3"},
+		{"another drains, and two may be down", drains, "table-quorum", roll.Block, "t would keep 1 of 3 replicas that are level (a)"},
+		{"its vote", drains, "meta-quorum", roll.Block, "would keep 1 of its 3 voters (a) and needs 2"},
+		{"the node itself drains", func(v *roll.View, _ *roll.Question) { v.Nodes[1].Draining = true }, "", roll.OK, ""},
 		{"the node itself is not ready", func(v *roll.View, _ *roll.Question) { v.Nodes[1].Wrong = []string{"behind"} }, "", roll.OK, ""},
 		{"claimed by a person", func(v *roll.View, _ *roll.Question) { v.Nodes[1].Claim = "ann" }, "claims", roll.Block, "claimed by ann"},
 		{"no voters", func(v *roll.View, _ *roll.Question) {
@@ -58,10 +65,18 @@ func TestGate(t *testing.T) {
 				v.Nodes[i].MetaVoter = false
 			}
 		}, "meta-quorum", roll.Block, "nobody is known to vote"},
-		{"the metadata on two", func(v *roll.View, _ *roll.Question) { v.Nodes[0].MetaVoter = false }, "meta-quorum", roll.Block, "would keep 1 of its 2"},
+		{"the metadata on two", func(v *roll.View, _ *roll.Question) { v.Nodes[0].MetaVoter = false }, "meta-quorum", roll.Block, "would keep 1 of its 2 voters (c) and needs 2: of two none can be restarted"},
 		{"on two, and tables may wait", func(v *roll.View, q *roll.Question) {
 			v.Nodes[0].MetaVoter, q.AllowUnavailable = false, true
 		}, "meta-quorum", roll.Block, "would keep 1 of its 2"},
+		{"on two, of which one is away", func(v *roll.View, _ *roll.Question) {
+			v.Nodes[0].MetaVoter, v.Nodes[2].Incarnation = false, ""
+		}, "meta-quorum", roll.Block, "would keep 0 of its 2 voters (none) and needs 2"},
+		{"the metadata on one", onOne, "meta-quorum", roll.Block, "the only voter"},
+		{"accepted", func(v *roll.View, q *roll.Question) {
+			onOne(v, q)
+			q.AllowUnavailable = true
+		}, "meta-quorum", roll.Warn, "the only voter"},
 		{"a table that is elsewhere moves", func(v *roll.View, _ *roll.Question) {
 			v.Tables = append(v.Tables, table("u", "a", "a", "c"))
 			v.Tables[1].Moving = true
@@ -99,8 +114,25 @@ func TestGate(t *testing.T) {
 			}
 		case i < 0 || got[i].Level != tc.level || !strings.Contains(got[i].Detail, tc.detail):
 			t.Errorf("%s: want %s %s %q, got %+v", tc.name, tc.check, tc.level, tc.detail, got)
-		case tc.level == roll.Block && tc.check != "meta-quorum" && tc.check != "view" && got[i].Hint == "":
+		case tc.level == roll.Block && got[i].Hint == "":
 			t.Errorf("%s: no hint", tc.name)
+		}
+	}
+}
+
+// TestHintOfSmallClusters: where all is well and the cluster is too small, the hint is not
+// to bring anything back.
+func TestHintOfSmallClusters(t *testing.T) {
+	for voters, want := range map[int]string{1: "--allow-unavailable", 2: "add a third node", 3: "bring the other voters back"} {
+		v, q := world(), roll.Question{Nodes: []string{"b"}}
+		v.Nodes[0].MetaVoter, v.Nodes[2].MetaVoter = voters == 3, voters > 1
+		if voters == 3 {
+			v.Nodes[2].Incarnation = ""
+		}
+		all := roll.Blocked(roll.Checks(v, q))
+		i := slices.IndexFunc(all, func(c roll.Check) bool { return c.Name == "meta-quorum" })
+		if i < 0 || !strings.Contains(all[i].Hint, want) {
+			t.Errorf("%d voters: %+v, want %q", voters, all, want)
 		}
 	}
 }

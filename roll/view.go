@@ -39,6 +39,9 @@ type Node struct {
 // Live reports whether the node has a lease and answered.
 func (n *Node) Live() bool { return n.Incarnation != "" && n.Silent == "" }
 
+// stays reports whether the node can be counted on: one that drains may be about to end.
+func (n *Node) stays() bool { return n.Live() && !n.Draining }
+
 // Ready reports whether the node may be sent traffic.
 func (n *Node) Ready() bool { return n.Live() && len(n.Wrong) == 0 }
 
@@ -92,13 +95,29 @@ func (v *View) IDs() []string {
 // quorum returns how many of so many voters agree.
 func quorum(voters int) int { return voters/2 + 1 }
 
+// voters returns who votes for the metadata, and whom of them it could count on without
+// some nodes.
+func (v *View) voters(without []string) (all, kept []string) {
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		if !n.MetaVoter {
+			continue
+		}
+		all = append(all, n.ID)
+		if n.stays() && !slices.Contains(without, n.ID) {
+			kept = append(kept, n.ID)
+		}
+	}
+	return all, kept
+}
+
 // left returns the replicas that a table could count on without some nodes: those
 // that are level, on nodes that live and do not drain.
 func (v *View) left(t *Table, without []string) []string {
 	var out []string
 	for _, r := range t.Replicas {
 		n, known := v.Node(r.Node)
-		if known && n.Live() && r.Level && !slices.Contains(without, r.Node) {
+		if known && n.stays() && r.Level && !slices.Contains(without, r.Node) {
 			out = append(out, r.Node)
 		}
 	}
