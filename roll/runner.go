@@ -260,20 +260,25 @@ func clip(text string, most int) string {
 func (r *Runner) all(ctx context.Context) error {
 	done := 0
 	for {
+		rest := r.rest()
+		if len(rest) == 0 {
+			r.sayTooLate()
+			return nil
+		}
 		if err := r.asked(ctx); err != nil {
 			return r.giveUp(ctx, err)
 		}
-		rest := r.rest()
-		if len(rest) == 0 {
-			return nil
+		most := max(r.Plan.Options.MaxUnavailable, 1)
+		if p := r.Plan.Options.PauseAfter; p > 0 {
+			most = min(most, p-done)
 		}
-		if p := r.Plan.Options.PauseAfter; p > 0 && done >= p {
+		if most <= 0 {
 			return &TroubleError{
 				Why:  fmt.Sprintf("--pause-after: %d nodes are done, and %d are left", done, len(rest)),
 				Hint: "go on with `tidal roll resume`",
 			}
 		}
-		batch, err := r.choose(ctx, rest)
+		batch, err := r.choose(ctx, rest, most)
 		if err != nil {
 			return r.giveUp(ctx, err)
 		}
@@ -285,6 +290,16 @@ func (r *Runner) all(ctx context.Context) error {
 			return r.giveUp(ctx, err)
 		}
 		done += len(batch)
+	}
+}
+
+// sayTooLate says of what was asked for during the last node that nothing is left to stop.
+func (r *Runner) sayTooLate() {
+	r.mu.Lock()
+	ask := r.mu.ask
+	r.mu.Unlock()
+	if ask != "" {
+		r.say(Event{Event: "note", Note: "asked to " + ask + " when no node was left to roll: all are done"})
 	}
 }
 
@@ -329,8 +344,8 @@ func (r *Runner) rest() []string {
 }
 
 // choose picks what is rolled next: nodes that the roll had begun, else the first
-// by order, with as many more as may be down together with it.
-func (r *Runner) choose(ctx context.Context, rest []string) ([]string, error) {
+// by order, with as many more as may be down together with it, at most so many in all.
+func (r *Runner) choose(ctx context.Context, rest []string, most int) ([]string, error) {
 	var begun []string
 	r.mu.Lock()
 	for _, id := range rest {
@@ -344,21 +359,21 @@ func (r *Runner) choose(ctx context.Context, rest []string) ([]string, error) {
 	}
 	var batch []string
 	err := r.await(ctx, wait{what: "a view of the cluster", safe: true}, func(v *View) (bool, string, error) {
-		batch = r.batch(v, rest)
+		batch = r.batch(v, rest, most)
 		return true, "", nil
 	})
 	return batch, err
 }
 
 // batch returns the first of the nodes by order, and others that may go with it.
-func (r *Runner) batch(v *View, rest []string) []string {
+func (r *Runner) batch(v *View, rest []string, most int) []string {
 	o := r.Plan.Options
 	order := Order(v, rest)
 	batch := order[:1:1]
 	first, _ := v.Node(batch[0])
 	for _, id := range order[1:] {
 		n, _ := v.Node(id)
-		if n == nil || first == nil || o.ByZone && n.Zone != first.Zone || len(batch) >= max(o.MaxUnavailable, 1) {
+		if n == nil || first == nil || o.ByZone && n.Zone != first.Zone || len(batch) >= most {
 			continue
 		}
 		// The set as a whole must pass.
