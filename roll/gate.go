@@ -27,12 +27,14 @@ type Check struct {
 
 // Question is what the gate is asked: may these nodes be restarted now.
 type Question struct {
-	Nodes            []string  // to go down together
-	Expected         []string  // every node that there must be; none: those of the view
-	After            time.Time // the view must be younger
-	MaxUnavailable   int       // nodes that may be down or not ready at once, these included
-	AllowUnavailable bool      // tables with a single replica may wait for it
-	Refused          uint64    // requests refused since the roll began
+	Nodes            []string          // to go down together
+	Expected         []string          // every node that there must be; none: those of the view
+	After            time.Time         // the view must be younger
+	MaxUnavailable   int               // nodes that may be down or not ready at once, these included
+	ByZone           bool              // and these of one zone
+	Zones            map[string]string // of nodes whose zone is not seen now
+	AllowUnavailable bool              // tables with a single replica may wait for it
+	Refused          uint64            // requests refused since the roll began
 	MaxRefusals      uint64
 	Kind             string // of the cluster; "": tidal
 	Canary           bool   // in a cluster that counts nothing itself, one counts
@@ -103,23 +105,32 @@ func checkMembers(v *View, q Question) Check {
 }
 
 // checkBudget counts the other nodes that are not ready: what is down already
-// leaves no room for another.
+// leaves no room for another, and by zone none for one of another zone.
 func checkBudget(v *View, q Question) Check {
 	limit := max(q.MaxUnavailable, 1)
 	c := Check{Name: "budget", Level: OK, Detail: fmt.Sprintf("all other nodes are ready; %d may be down at once", limit)}
-	var down []string
+	var down, apart []string
 	for i := range v.Nodes {
-		if n := &v.Nodes[i]; !n.Ready() && !slices.Contains(q.Nodes, n.ID) {
+		n, rolled := &v.Nodes[i], slices.Contains(q.Nodes, v.Nodes[i].ID)
+		if !n.Ready() && !rolled {
 			down = append(down, fmt.Sprintf("%s (%s)", n.ID, n.why()))
 		}
+		if (!n.Ready() || rolled) && q.ByZone && len(q.Nodes) > 0 && q.zone(v, n.ID) != q.zone(v, q.Nodes[0]) {
+			apart = append(apart, n.ID)
+		}
 	}
-	if len(down) == 0 {
-		return c
+	if len(down) > 0 {
+		c.Level, c.Detail = Warn, "not ready: "+names(down)
 	}
-	c.Level, c.Detail = Warn, "not ready: "+names(down)
-	if len(down)+len(q.Nodes) > limit {
+	switch {
+	case len(down) > 0 && len(down)+len(q.Nodes) > limit:
 		c.Level = Block
 		c.Detail += fmt.Sprintf("; with %s that would be %d, and %d may be down at once", strings.Join(q.Nodes, ", "), len(down)+len(q.Nodes), limit)
+	case len(apart) > 0:
+		c.Level = Block
+		c.Detail += fmt.Sprintf("; only nodes of one zone may be down at once, and %s is of another than %s", q.Nodes[0], names(apart))
+	}
+	if c.Level == Block {
 		c.Hint = "bring it back, or roll it first; /health of the node says why it is not ready"
 	}
 	return c
@@ -252,6 +263,14 @@ func checkRefused(q Question) Check {
 		c.Hint = "GET /v1/node/requests and the nodes' logs say by whom and why; --max-refusals allows more"
 	}
 	return c
+}
+
+// zone returns the zone of a node: that of the plan while it has no lease to say one.
+func (q *Question) zone(v *View, id string) string {
+	if n, ok := v.Node(id); ok && n.Zone != "" {
+		return n.Zone
+	}
+	return q.Zones[id]
 }
 
 // on reports whether the table has a replica on one of the nodes.

@@ -36,6 +36,13 @@ func TestGate(t *testing.T) {
 	drains := func(v *roll.View, q *roll.Question) {
 		v.Nodes[2].Draining, v.Nodes[2].Wrong, q.MaxUnavailable = true, []string{"it drains"}, 2
 	}
+	// downIn has c down, which had a zone and is seen in one, while nodes of one may be.
+	downIn := func(now, was string) func(v *roll.View, q *roll.Question) {
+		return func(v *roll.View, q *roll.Question) {
+			v.Nodes[0].Zone, v.Nodes[1].Zone, v.Nodes[2].Zone, v.Nodes[2].Incarnation = "y", "x", now, ""
+			q.MaxUnavailable, q.ByZone, q.Zones = 2, true, map[string]string{"a": "y", "b": "x", "c": was}
+		}
+	}
 	onOne := func(v *roll.View, _ *roll.Question) { v.Nodes[0].MetaVoter, v.Nodes[2].MetaVoter = false, false }
 	for _, tc := range []struct {
 		name   string
@@ -54,6 +61,10 @@ func TestGate(t *testing.T) {
 		}, "members", roll.Block, "missing: b"},
 		{"another is down", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Incarnation = "" }, "budget", roll.Block, "c (it has no lease)"},
 		{"another is not ready", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Wrong = []string{"behind"} }, "budget", roll.Block, "c (behind)"},
+		{"another is down, and two may be", downIn("x", "x"), "budget", roll.Warn, "not ready: c (it has no lease)"},
+		{"in another zone", downIn("y", "y"), "budget", roll.Block, "and b is of another than c"},
+		{"of which the plan knows the zone", downIn("", "x"), "budget", roll.Warn, "not ready: c (it has no lease)"},
+		{"of which it knows another", downIn("", "y"), "budget", roll.Block, "and b is of another than c"},
 		{"another is silent", func(v *roll.View, _ *roll.Question) { v.Nodes[2].Silent = "no answer" }, "table-quorum", roll.Block, "t would keep 1 of 3"},
 		{"another drains, and two may be down", drains, "table-quorum", roll.Block, "t would keep 1 of 3 replicas that are level (a)"},
 		{"its vote", drains, "meta-quorum", roll.Block, "would keep 1 of its 3 voters (a) and needs 2"},

@@ -149,9 +149,13 @@ func (p *Plan) Pick(v *View) []Node {
 
 // question asks the gate for some of the plan's nodes.
 func (p *Plan) question(nodes []string) Question {
+	zones := map[string]string{}
+	for _, n := range p.Nodes {
+		zones[n.Node] = n.Zone
+	}
 	return Question{
 		Nodes: nodes, MaxUnavailable: max(p.Options.MaxUnavailable, len(nodes)), AllowUnavailable: p.Options.AllowUnavailable,
-		MaxRefusals: p.Options.MaxRefusals, Kind: p.Kind, Canary: p.Canary != "",
+		ByZone: p.Options.ByZone, Zones: zones, MaxRefusals: p.Options.MaxRefusals, Kind: p.Kind, Canary: p.Canary != "",
 	}
 }
 

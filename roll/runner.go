@@ -367,18 +367,12 @@ func (r *Runner) choose(ctx context.Context, rest []string, most int) ([]string,
 
 // batch returns the first of the nodes by order, and others that may go with it.
 func (r *Runner) batch(v *View, rest []string, most int) []string {
-	o := r.Plan.Options
 	order := Order(v, rest)
 	batch := order[:1:1]
-	first, _ := v.Node(batch[0])
 	for _, id := range order[1:] {
-		n, _ := v.Node(id)
-		if n == nil || first == nil || o.ByZone && n.Zone != first.Zone || len(batch) >= most {
-			continue
-		}
 		// The set as a whole must pass.
 		set := append(slices.Clone(batch), id)
-		if len(Blocked(Checks(v, r.question(set)))) == 0 {
+		if len(set) <= most && len(Blocked(Checks(v, r.question(set)))) == 0 {
 			batch = set
 		}
 	}

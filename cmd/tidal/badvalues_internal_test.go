@@ -236,6 +236,7 @@ func badTogether() []badLine {
 		{line: "roll rollback --yes --binary=text", says: "it takes no --binary"},
 		{line: "roll rollback --yes --upgrade-to=v2", says: "it takes no --upgrade-to"},
 		{line: "roll --yes --driver=exec", says: "go together"},
+		{line: "roll --yes --by-zone", says: "--by-zone, and one node at a time"},
 		{line: "roll --yes --driver=manual --command=x", says: "go together"},
 		{line: "roll --yes --driver=exec --command=true --binary=text", says: "--binary goes with --driver inplace", asks: true},
 		{line: "roll stage", says: "--binary is missing"},

@@ -126,5 +126,8 @@ func optionsOf(c *cli.Context, file rollDefaults) (roll.Options, error) {
 	if o.MaxUnavailable < 1 || o.PauseAfter < 0 {
 		return o, usagef("%s: --max-unavailable is %d and --pause-after %d: want at least 1 and 0", c.Command.HelpName, o.MaxUnavailable, o.PauseAfter)
 	}
+	if c.IsSet("by-zone") && o.ByZone && o.MaxUnavailable < 2 { // in the file it is a rule for whoever rolls more at once
+		return o, withHint(usagef("%s: --by-zone, and one node at a time", c.Command.HelpName), "how many of a zone may be down at once? as in --by-zone --max-unavailable 2")
+	}
 	return o, nil
 }
