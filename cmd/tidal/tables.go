@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -161,20 +162,43 @@ func (a *app) tablesDrop(c *cli.Context) error {
 }
 
 // confirm asks the user to type word, unless --yes is given. Anything else is a
-// refusal.
+// refusal, and so is a signal: nothing was done yet that would have to end in order.
 func (a *app) confirm(c *cli.Context, what, word string) error {
 	if c.Bool("yes") {
 		return nil
 	}
 	a.say("%s Type %s to go on:", what, word)
-	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1<<10)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the confirmation: %w", err)
+	line, err := a.typed(c.Context)
+	if err != nil {
+		return err
 	}
 	if strings.TrimSpace(line) != word {
 		return withHint(withCode(exitRefused, errors.New("not confirmed: nothing was done")), "--yes does not ask")
 	}
 	return nil
+}
+
+// typed returns the line that the user types, or the part before the end of the input. A
+// read hears no signal, so another goroutine reads: it ends with the process.
+func (a *app) typed(ctx context.Context) (string, error) {
+	var line string
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		line, err = bufio.NewReader(io.LimitReader(a.stdin, 1<<10)).ReadString('\n')
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read the confirmation: %w", err)
+		}
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // whatever was typed too
+		return "", withHint(withCode(exitInterrupted, errors.New("interrupted before it was confirmed: nothing was done")), "--yes does not ask")
+	}
+	return line, nil
 }
 
 // printTable prints what a command has made of a table.
