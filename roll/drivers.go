@@ -62,8 +62,10 @@ func (d *Exec) Restart(ctx context.Context, n Node, h Hold) error {
 	return Shell(ctx, d.Limit, line, "TIDAL_NODE="+n.ID, "TIDAL_ADDRESS="+n.Address, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll))
 }
 
-// lineFor is a command for a node. What stands for the placeholders is quoted for
-// the shell here, and harmless in one that reads it again elsewhere.
+// lineFor is a command for a node. What stands for the placeholders is harmless in the
+// shell here and in one that reads it again elsewhere, so it is inserted bare: quotes
+// would stay in a word that the command has quoted. The brackets of an IPv6 address are
+// a pattern to a shell, and stand for themselves, since no file is called https://….
 func lineFor(command string, n Node) (string, error) {
 	host := n.Address
 	if u, err := url.Parse(n.Address); err == nil && u.Hostname() != "" {
@@ -76,7 +78,7 @@ func lineFor(command string, n Node) (string, error) {
 		if err := CheckWord("the "+w.name+" of node "+n.ID, strings.NewReplacer("[", "", "]", "").Replace(w.word)); err != nil {
 			return "", err
 		}
-		words = append(words, "{"+w.name+"}", quoted(w.word))
+		words = append(words, "{"+w.name+"}", w.word)
 	}
 	return strings.NewReplacer(words...).Replace(command), nil
 }

@@ -70,8 +70,12 @@ func TestExecWords(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	n.Address = "https://[fd00:7::1]:8433"
+	d.Command = `echo "x-{node}" 'y-{host}' {label}-z "{address}" {address} > ` + out
 	if err := d.Restart(t.Context(), n, roll.Hold{}); err != nil {
 		t.Errorf("an IPv6 address: %v", err)
+	}
+	if b, err := os.ReadFile(out); err != nil || string(b) != "x-a y-fd00:7::1 fd00:7::1-z https://[fd00:7::1]:8433 https://[fd00:7::1]:8433\n" {
+		t.Errorf("in quotes and without: %q, %v", b, err)
 	}
 	if err := os.Remove(out); err != nil {
 		t.Fatal(err)
