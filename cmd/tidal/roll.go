@@ -342,10 +342,7 @@ func (w *rolling) driver(shown *rollShown, p *roll.Plan) roll.Driver {
 	case roll.DriverExec:
 		return &roll.Exec{Command: p.Options.Command, Cluster: w.tidal, Limit: p.Options.Limit()}
 	case roll.DriverManual:
-		return &roll.Manual{Tell: func(text string) {
-			shown.clear()
-			w.app.say("%s", text)
-		}}
+		return &roll.Manual{Tell: shown.tell}
 	}
 	return w.tidal
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -39,7 +40,10 @@ type rollShown struct {
 	*rolling
 
 	terminal bool
-	line     bool // the last line is to be overwritten
+	mu       struct {
+		sync.Mutex      // whoever restarts nodes says something too, and not where events are said
+		line       bool // the last line is to be overwritten
+	}
 }
 
 func (s *rollShown) event(e roll.Event) {
@@ -59,21 +63,37 @@ func (s *rollShown) event(e roll.Event) {
 	default:
 		text += e.Note
 	}
-	s.clear()
 	text = strings.TrimRight(text, " ")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
 	if s.terminal && e.Event == "wait" {
-		s.line = true
+		s.mu.line = true
 		_, _ = fmt.Fprint(s.app.stderr, text) // as with say
 		return
 	}
 	s.app.say("%s", text)
 }
 
+// tell says something that is no event.
+func (s *rollShown) tell(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
+	s.app.say("%s", text)
+}
+
 // clear takes away the line that is to be overwritten.
 func (s *rollShown) clear() {
-	if s.line {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
+}
+
+func (s *rollShown) clearLocked() {
+	if s.mu.line {
 		_, _ = fmt.Fprint(s.app.stderr, "\r\x1b[K") // as with say
-		s.line = false
+		s.mu.line = false
 	}
 }
 

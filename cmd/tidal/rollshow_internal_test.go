@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"tidal/node/api"
+	"tidal/roll"
 )
 
 // TestWatchInOrder: who begins to watch a roll that goes on is shown what was noted in
@@ -38,5 +41,44 @@ func TestWatchInOrder(t *testing.T) {
 	}
 	if got := shown(); len(got) > 0 {
 		t.Errorf("shown twice is %v", got)
+	}
+}
+
+// askedTerminal calls a function, once, while it takes in a line that is to be overwritten.
+type askedTerminal struct {
+	bytes.Buffer
+
+	meanwhile func()
+}
+
+func (a *askedTerminal) Write(p []byte) (int, error) {
+	if call := a.meanwhile; call != nil && bytes.HasSuffix(p, []byte("waits")) {
+		a.meanwhile = nil
+		call()
+	}
+	return a.Buffer.Write(p)
+}
+
+// TestToldBetweenEvents: what whoever restarts the nodes says while another goroutine shows
+// an event stands on a line of its own.
+func TestToldBetweenEvents(t *testing.T) {
+	screen := &askedTerminal{}
+	shown := &rollShown{rolling: &rolling{app: &app{stderr: screen}}, terminal: true}
+	told := make(chan struct{})
+	screen.meanwhile = func() {
+		go func() {
+			shown.tell("restart node a now")
+			close(told)
+		}()
+		select {
+		case <-told:
+			t.Error("it was said in the middle of another line")
+		case <-time.After(100 * time.Millisecond): // it waits for its turn
+		}
+	}
+	shown.event(roll.Event{Event: "wait", Note: "waits"})
+	<-told
+	if !strings.HasSuffix(screen.String(), "  waits\r\x1b[Krestart node a now\n") {
+		t.Errorf("shown is %q", screen.String())
 	}
 }
