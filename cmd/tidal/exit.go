@@ -11,6 +11,7 @@ import (
 	"tidal/node/api"
 	"tidal/node/client"
 	"tidal/pki"
+	"tidal/roll/generic"
 )
 
 // exitCode is what the process ends with. The numbers are part of the command
@@ -125,6 +126,9 @@ func codeOfKind(err error) exitCode {
 			return exitLocked
 		}
 	}
+	if _, ok := errors.AsType[*generic.SilentError](err); ok {
+		return exitUnreachable
+	}
 	switch code := api.CodeOf(err); {
 	case code == api.CodeUnauthorized || code == api.CodeForbidden:
 		return exitAuth
@@ -159,6 +163,9 @@ func hintOf(err error) string {
 	}
 	if e, ok := errors.AsType[*pki.Error](err); ok {
 		return e.Hint
+	}
+	if _, ok := errors.AsType[*generic.SilentError](err); ok {
+		return "do the nodes answer this machine? their probes are in the operator's file"
 	}
 	if errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrTLS) {
 		return "is a node running there, and is that its address? --endpoint and --cluster name others"

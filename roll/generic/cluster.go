@@ -24,6 +24,17 @@ const (
 // errCountsNothing is what a node says of its requests.
 var errCountsNothing = errors.New("nodes of kind generic count nothing")
 
+// SilentError is returned in the place of a view in which no node answers.
+type SilentError struct {
+	Nodes int
+	Why   string // of the first
+}
+
+// Error says why.
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("none of the %d nodes answers: %s", e.Nodes, e.Why)
+}
+
 // Cluster is the cluster of a configuration, as roll.Runner sees one.
 type Cluster struct {
 	Config *Config
@@ -107,7 +118,7 @@ func (c *Cluster) View(ctx context.Context) (*roll.View, error) {
 		}
 	}
 	if silent == len(v.Nodes) {
-		return nil, fmt.Errorf("none of the %d nodes answers: %s", silent, v.Nodes[0].Silent)
+		return nil, &SilentError{Nodes: silent, Why: v.Nodes[0].Silent}
 	}
 	return v, nil
 }
