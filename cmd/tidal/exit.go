@@ -129,6 +129,9 @@ func codeOfKind(err error) exitCode {
 	if _, ok := errors.AsType[*generic.SilentError](err); ok {
 		return exitUnreachable
 	}
+	if _, ok := errors.AsType[*generic.BusyError](err); ok {
+		return exitLocked
+	}
 	switch code := api.CodeOf(err); {
 	case code == api.CodeUnauthorized || code == api.CodeForbidden:
 		return exitAuth
@@ -163,6 +166,9 @@ func hintOf(err error) string {
 	}
 	if e, ok := errors.AsType[*pki.Error](err); ok {
 		return e.Hint
+	}
+	if e, ok := errors.AsType[*generic.BusyError](err); ok {
+		return "a process that has it is stopped or hangs: `fuser " + e.Path + "` names it; have it go on (kill -CONT) or end it"
 	}
 	if _, ok := errors.AsType[*generic.SilentError](err); ok {
 		return "do the nodes answer this machine? their probes are in the operator's file"

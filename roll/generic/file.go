@@ -16,7 +16,21 @@ import (
 const (
 	lockRest = 10 * time.Millisecond // between two tries for a lock that somebody else has
 	lookMost = 5 * time.Second       // for whoever looks at a lock to be done with that
+	lockMost = 10 * time.Second      // for whoever changes the journal, which takes milliseconds
 )
+
+// BusyError is returned when another process does not give up a lock that nobody needs
+// for long: it was stopped while it had it.
+type BusyError struct {
+	Path string // of the lock
+	For  time.Duration
+}
+
+// Error says for how long.
+func (e *BusyError) Error() string { return fmt.Sprintf("another process has held it for %s", e.For) }
+
+// Is has it taken for a time that is over: who can wait longer tries again.
+func (*BusyError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // errHeld is returned for a lock that another process holds.
 var errHeld = errors.New("another process holds the lock")
@@ -111,12 +125,15 @@ func (f *File) ChangeRoll(ctx context.Context, a api.RollAction, id uint64, c ap
 	if err != nil {
 		return api.Roll{}, err
 	}
+	// While no roll runs the lock stands for none: one that is held was to be taken away by
+	// an unlock that was killed on the way.
+	free := b.last() == nil || b.last().Status != api.RollRunning
 	r, err := b.change(time.Now().UTC(), a, id, &c, f.Holder)
 	if err != nil {
 		return r, err
 	}
 	if a == api.RollStart || a == api.RollTake {
-		if err = f.hold(ctx, c.By, c.Force); err != nil {
+		if err = f.hold(ctx, c.By, c.Force || free); err != nil {
 			return r, err
 		}
 	}
@@ -154,16 +171,18 @@ func (f *File) lock(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the journal: %w", err)
 	}
-	if err = awaitLock(ctx, mutex); err != nil {
+	if err = awaitLock(ctx, mutex, lockMost); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the journal: %w", err), mutex.Close())
 	}
 	return mutex, nil
 }
 
-// awaitLock takes the lock of a file once nobody has it.
-func awaitLock(ctx context.Context, file *os.File) error {
+// awaitLock takes the lock of a file once nobody has it, and waits for so long at most.
+func awaitLock(ctx context.Context, file *os.File, most time.Duration) error {
 	t := time.NewTicker(lockRest)
 	defer t.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, most, &BusyError{Path: file.Name(), For: most})
+	defer cancel()
 	for {
 		err := lockFile(file)
 		if !errors.Is(err, errHeld) {
@@ -172,7 +191,7 @@ func awaitLock(ctx context.Context, file *os.File) error {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
+			return fmt.Errorf("%s: %w", file.Name(), context.Cause(ctx))
 		}
 	}
 }
@@ -209,9 +228,7 @@ func (f *File) hold(ctx context.Context, by string, force bool) error { //nolint
 	if err != nil {
 		return fmt.Errorf("take the lock: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookMost)
-	defer cancel()
-	err = awaitLock(ctx, h)
+	err = awaitLock(ctx, h, lookMost)
 	if err == nil {
 		text := fmt.Sprintf("%d of %s, since %s", os.Getpid(), by, time.Now().UTC().Format(time.RFC3339))
 		err = errors.Join(h.Truncate(0), writeAt(h, text))
