@@ -436,11 +436,15 @@ func (a *app) rollPause(c *cli.Context) error {
 		a.say("roll %d is paused already", r.ID)
 		return w.printRolls([]api.Roll{r})
 	}
+	before := r
 	if r, err = w.cl.ChangeRoll(c.Context, api.RollAsk, r.ID, api.RollChange{Ask: api.RollAskPause}); err != nil {
 		return lockError(fmt.Errorf("pause the roll: %w", err))
 	}
-	a.say("roll %d pauses as soon as that is safe: `tidal roll watch` shows when", r.ID)
-	return w.printRolls([]api.Roll{r})
+	r.Silent = before.Silent // of whoever was asked: who asks is not heard as that one
+	if _, alone := r.Alone(); !alone {
+		a.say("roll %d pauses as soon as that is safe: `tidal roll watch` shows when%s", r.ID, w.lastHeard(&r))
+	}
+	return errors.Join(w.printRolls([]api.Roll{r}), w.nobodyPauses(&r))
 }
 
 func (a *app) rollAbort(c *cli.Context) error {

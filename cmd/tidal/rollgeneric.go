@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -175,6 +176,38 @@ func (w *rolling) holder(r *api.Roll) string {
 		return "; its operator is gone: " + who
 	}
 	return ""
+}
+
+// lastHeard says what is known of whether the operator of a roll hears what it is asked
+// for, to be added to a sentence.
+func (w *rolling) lastHeard(r *api.Roll) string {
+	silent, _ := r.Alone()
+	f, inFile := w.cl.(*generic.File)
+	switch {
+	case inFile:
+		if alive, who := f.Holder(); alive {
+			return "; its operator lives: " + who
+		}
+	case r.Silent == nil:
+		return "; whether its operator lives is not known: `tidal roll watch` sees it"
+	case silent >= sayAlone:
+		return "; nobody has heard its operator for " + silent.Round(time.Second).String()
+	}
+	return ""
+}
+
+// nobodyPauses is an error if nobody is there who could do what was asked for.
+func (w *rolling) nobodyPauses(r *api.Roll) error {
+	silent, alone := r.Alone()
+	if !alone {
+		return nil
+	}
+	why := fmt.Sprintf("nobody has heard %s for %s, and only if it comes back does it pause", r.By, silent.Round(time.Second))
+	if w.seesProcess() {
+		why = fmt.Sprintf("the process of %s has ended", r.By)
+	}
+	return withHint(withCode(exitFailed, fmt.Errorf("nobody is there to pause roll %d: %s", r.ID, why)),
+		"`tidal roll resume` goes on without it, `tidal roll abort` ends the roll")
 }
 
 // seesProcess reports whether the journal knows of an operator whether its process lives,
