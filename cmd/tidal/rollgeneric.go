@@ -235,6 +235,21 @@ func (w *rolling) prepare(r *roll.Runner) {
 	if !slices.Equal(now.Commands, r.Plan.Commands) {
 		w.app.say("the commands are those of the operator's file as it is now: the plan had others")
 	}
+	if now.Canary != r.Plan.Canary {
+		w.app.say("%s", otherCanary(r.Plan.Canary, now.Canary))
+		r.Plan.Canary = now.Canary // what is asked is what counts
+	}
+}
+
+// otherCanary says that a plan had another canary than there is now; "" is none.
+func otherCanary(was, now string) string {
+	switch {
+	case now == "":
+		return "the operator's file has no canary any more: whether anybody is refused is not known, and --max-refusals holds for nothing"
+	case was == "":
+		return "the canary is that of the operator's file as it is now: the plan had none, and its failures count from here on"
+	}
+	return "the canary is that of the operator's file as it is now: the plan had another"
 }
 
 // notUndone says what becomes of a node that was not given back.

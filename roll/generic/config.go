@@ -226,8 +226,10 @@ func attempt(n uint64) map[string]string {
 // HasVersion reports whether the version of a node can be known.
 func (c *Config) HasVersion() bool { return !c.version.empty() }
 
-// Describe writes into a plan what is run for each node, word for word, and as what.
+// Describe writes into a plan what is run for each node, word for word, and as what,
+// and the canary.
 func (c *Config) Describe(p *roll.Plan) {
+	p.Canary = c.asked()
 	for _, id := range p.Rolled() {
 		i := slices.IndexFunc(c.members, func(m member) bool { return m.id == id })
 		if i < 0 {
