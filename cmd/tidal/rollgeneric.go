@@ -45,11 +45,16 @@ type rolledCluster interface {
 func (c *clusterContext) checkKind(name, path string) error {
 	switch c.Kind {
 	case "", kindTidal:
-		if len(c.Nodes) > 0 || c.Restart != nil || c.Ready != nil {
-			return withHint(withCode(exitConfig, fmt.Errorf("%s: cluster %s has nodes and commands, and no kind that takes them", path, name)), `add kind = "generic"`)
+		if keys := c.Keys(); len(keys) > 0 {
+			return withHint(withCode(exitConfig, fmt.Errorf("%s: cluster %s has %s, and its kind takes no such keys", path, name, strings.Join(keys, ", "))),
+				`add kind = "generic", or take them out`)
 		}
 		return nil
 	case roll.KindGeneric:
+		if c.Roll.Driver != "" || c.Roll.Command != "" {
+			return withHint(withCode(exitConfig, fmt.Errorf("%s: cluster %s is of kind generic, and roll.driver and roll.command are of tidal", path, name)),
+				"the command that restarts its nodes is the key restart of [clusters."+name+"]")
+		}
 		if len(c.Endpoints) > 0 {
 			return withHint(withCode(exitConfig, fmt.Errorf("%s: cluster %s is of kind generic and has endpoints, which are of tidal", path, name)), "its nodes are listed as [clusters."+name+".nodes.ID]")
 		}
@@ -161,6 +166,13 @@ func (w *rolling) options(c *cli.Context, o roll.Options) (roll.Options, error) 
 	}
 	if o.Version != "" && !g.Config.HasVersion() {
 		return o, withHint(usagef("%s: --upgrade-to: the version of a node of %s is not known", c.Command.HelpName, g.Config.Name), "give the cluster a probe: version = {url = …, find = …}")
+	}
+	if g.Canary() == nil && (c.IsSet("max-refusals") || o.MaxRefusals > 0) {
+		err := usagef("%s: --max-refusals: nobody counts what %s refuses", c.Command.HelpName, g.Config.Name)
+		if !c.IsSet("max-refusals") {
+			err = withCode(exitConfig, fmt.Errorf("cluster %s has roll.max_refusals, and nobody counts what it refuses", g.Config.Name))
+		}
+		return o, withHint(err, "give the cluster a canary: docs/rolling.md")
 	}
 	o.Driver, o.Command = roll.KindGeneric, ""
 	return o, nil

@@ -436,7 +436,7 @@ func TestRead(t *testing.T) {
 			"N2": {"host": "-oProxyCommand=x", "Port": "1", "list": []any{"x"}},
 		},
 		Ready: map[string]any{"url": "http://x", "command": []any{"x"}}, Drain: []any{}, Undrain: "kill {pid} ${HOME}", Limit: "soon",
-		Drained: map[string]any{"url": "http://x", "find": "("}, Version: map[string]any{"page": "x"}, Leader: int64(1),
+		Drained: map[string]any{"url": "http://x", "find": "("}, Version: map[string]any{"page": "x"}, Leader: map[string]any{"url": ""},
 		Canary: &generic.CanarySettings{Command: "ask {node}"},
 	})
 	if err == nil {
@@ -446,7 +446,7 @@ func TestRead(t *testing.T) {
 		"quorum is 3, and there are 2 nodes", `nodes.n1.host is "a; rm -rf /": a shell would take ';'`, `nodes.N2.host is "-oProxyCommand=x": it would be taken for an option`,
 		`node id "N2" is not`, "nodes.N2.Port is no name for a placeholder", "nodes.N2.list is [x]", "ready needs a url or a command, and not both",
 		"incarnation is missing", "restart is missing", "drain names no program", "undrain has the placeholder {pid}, and there are {Port} {host} {node}, for node N2", `limit is "soon"`,
-		"drained error parsing regexp", `version has the key "page"`, "leader is 1", "canary.command has the placeholder {node}, and there are {attempt}",
+		"drained error parsing regexp", `version has the key "page"`, "leader is empty", "canary.command has the placeholder {node}, and there are {attempt}",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it is not told that %s", want)

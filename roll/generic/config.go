@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -34,6 +35,19 @@ type Settings struct {
 	Limit       string                    `toml:"limit"`       // of a command
 	ProbeLimit  string                    `toml:"probe_limit"` // of a probe
 	Canary      *CanarySettings           `toml:"canary"`
+}
+
+// Keys returns the keys that are set, in the order in which they stand above, but for
+// the kind.
+func (s *Settings) Keys() []string {
+	var out []string
+	v := reflect.ValueOf(s).Elem()
+	for field, value := range v.Fields() {
+		if key := field.Tag.Get("toml"); key != "kind" && !value.IsZero() {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 
 // CanarySettings are the keys of a canary.
@@ -115,7 +129,11 @@ func Read(name string, s *Settings) (*Config, error) {
 		var err error
 		*x.to, err = probeOf(x.from)
 		p.add(x.key, err)
-		if err == nil && x.must && x.to.empty() {
+		switch {
+		case err != nil || !x.to.empty():
+		case x.from != nil:
+			p.add(x.key, errors.New("is empty: it needs a url or a command"))
+		case x.must:
 			p.add(x.key, errors.New("is missing: without it nothing can be said of a node"))
 		}
 		p.each(x.key, c, x.to.check)
