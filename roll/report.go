@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,9 +68,15 @@ type counter struct {
 	}
 }
 
+// unheard is what the figures of a node leave out that no reading is of.
+const unheard = "everything: it never answered"
+
 // counted is what is known of one node's counts.
 type counted struct {
 	seen    bool
+	silent  bool              // it did not answer when it was asked last
+	at      time.Time         // when it was asked last and answered; before that, when it was to be counted from
+	missed  bool              // it did not answer when it was to be counted from
 	last    api.RequestReport // the newest reading
 	before  api.RequestCounts
 	during  api.RequestCounts
@@ -82,10 +89,15 @@ func (c *counter) begin(ctx context.Context) {
 	c.mu.Lock()
 	c.mu.by = map[string]*counted{}
 	for _, id := range c.nodes {
-		c.mu.by[id] = &counted{}
+		c.mu.by[id] = &counted{at: time.Now()}
 	}
 	c.mu.Unlock()
 	c.sample(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.mu.by {
+		x.missed = !x.seen
+	}
 }
 
 // run reads the counts until ctx ends.
@@ -109,16 +121,31 @@ func (c *counter) sample(ctx context.Context) {
 	var g errgroup.Group
 	for _, id := range c.nodes {
 		g.Go(func() error {
-			if now, err := c.cluster.Requests(ctx, id); err == nil {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.mu.by[id].take(&now)
+			asked := time.Now()
+			now, err := c.cluster.Requests(ctx, id)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if x := c.mu.by[id]; err == nil {
+				x.read(asked, &now)
+			} else {
+				x.silent = true
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the functions return no errors
 }
+
+// read adds what a node answered that was asked then.
+func (x *counted) read(asked time.Time, now *api.RequestReport) {
+	if x.missed && !x.seen {
+		x.unknown = fmt.Sprintf("what it counted from %s to %s: it did not answer", stamp(x.at), stamp(time.Now()))
+	}
+	x.take(now)
+	x.silent, x.at = false, asked
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // take adds a reading.
 func (x *counted) take(now *api.RequestReport) {
@@ -127,7 +154,9 @@ func (x *counted) take(now *api.RequestReport) {
 	}
 	switch {
 	case !x.seen:
-		x.seen, x.before = true, now.Recent
+		if x.seen = true; !x.missed { // else the last minute is of the roll
+			x.before = now.Recent
+		}
 	case now.Incarnation == x.last.Incarnation:
 		d := now.Total.Since(&x.last.Total)
 		x.during.Add(&d)
@@ -139,11 +168,36 @@ func (x *counted) take(now *api.RequestReport) {
 			x.during.Add(&d)
 			x.shut = max(x.shut, b.ShutMillis)
 		} else {
-			x.unknown = fmt.Sprintf("what %s counted last: it did not end in order", x.last.Incarnation)
+			x.unknown = joined(x.unknown, fmt.Sprintf("what %s counted last: it did not end in order", x.last.Incarnation))
 		}
 		x.during.Add(&now.Total)
 	}
 	x.last = *now
+}
+
+// leftOut says what the counts leave out; "": nothing.
+func (x *counted) leftOut() string {
+	switch {
+	case !x.seen:
+		return unheard
+	case x.silent:
+		return joined(x.unknown, fmt.Sprintf("what %s counted since %s: it does not answer", x.last.Incarnation, stamp(x.at)))
+	}
+	return x.unknown
+}
+
+// maxUnknown bounds what is said of one node's counts, in bytes: a report has a limit.
+const maxUnknown = 512
+
+// joined adds to what the figures leave out.
+func joined(was, more string) string {
+	switch {
+	case was == "" || more == "":
+		return was + more
+	case strings.Contains(was, more):
+		return was
+	}
+	return clip(was+"; "+more, maxUnknown)
 }
 
 func (c *counter) refused() uint64 {
@@ -168,11 +222,8 @@ func (c *counter) report(roll uint64, p *Plan) *Report {
 		x := c.mu.by[id]
 		n := NodeReport{
 			Node: id, Requests: x.during.Answered, Refused: x.during.RefusedSum(), ByReason: x.during.Refused,
-			LongestMS: max(millis(x.during.LongestMicros), float64(x.shut)), ShutMS: x.shut, Unknown: x.unknown,
+			LongestMS: max(millis(x.during.LongestMicros), float64(x.shut)), ShutMS: x.shut, Unknown: x.leftOut(),
 			P99Before: millis(x.before.Quantile(.99)), P99During: millis(x.during.Quantile(.99)),
-		}
-		if !x.seen {
-			n.Unknown = "everything: it never answered"
 		}
 		out.Nodes = append(out.Nodes, n)
 		out.LongestMS = max(out.LongestMS, n.LongestMS)

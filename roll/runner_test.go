@@ -26,6 +26,7 @@ type stage struct {
 	touched  []string // nodes that were told to restart
 	most     int      // nodes away at once
 	counts   map[string]api.RequestCounts
+	recent   map[string]api.RequestCounts // of the last minute
 	roll     api.Roll
 	journal  []string // "node state"
 	events   []roll.Event
@@ -37,7 +38,7 @@ type stage struct {
 func newStage() *stage {
 	s := &stage{
 		view: world(), starts: map[string]int{"a": 1, "b": 1, "c": 1}, away: map[string]time.Time{}, claimed: map[string]bool{},
-		counts: map[string]api.RequestCounts{}, roll: api.Roll{ID: 1, Epoch: 1, Status: api.RollRunning},
+		counts: map[string]api.RequestCounts{}, recent: map[string]api.RequestCounts{}, roll: api.Roll{ID: 1, Epoch: 1, Status: api.RollRunning},
 	}
 	return s
 }
@@ -107,7 +108,7 @@ func (s *stage) Requests(_ context.Context, id string) (api.RequestReport, error
 	if _, away := s.away[id]; away {
 		return api.RequestReport{}, errors.New("away")
 	}
-	r := api.RequestReport{Node: id, Incarnation: api.Incarnation{Node: id, Start: uint64(s.starts[id]), Suffix: 1}, Total: s.counts[id]}
+	r := api.RequestReport{Node: id, Incarnation: api.Incarnation{Node: id, Start: uint64(s.starts[id]), Suffix: 1}, Total: s.counts[id], Recent: s.recent[id]}
 	if s.starts[id] > 1 {
 		r.Before = &api.RequestsBefore{Incarnation: api.Incarnation{Node: id, Start: uint64(s.starts[id] - 1), Suffix: 1}, ShutMillis: 70}
 	}
