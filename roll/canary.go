@@ -1,9 +1,7 @@
 package roll
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -40,6 +38,7 @@ type CanaryReport struct {
 	Before  CanaryPhase `json:"before"`
 	During  CanaryPhase `json:"during"`
 	After   CanaryPhase `json:"after"`
+	Unknown string      `json:"unknown,omitempty"` // what the figures leave out
 }
 
 // CanaryPhase is what a canary met in one phase of a roll.
@@ -128,16 +127,7 @@ func (c *Canary) met(began time.Time, how string) {
 		return
 	}
 	p.Failed++
-	how = clip(how, canaryLast)
-	i := slices.IndexFunc(p.Failures, func(f CanaryFailure) bool { return f.How == how })
-	if i < 0 && len(p.Failures) >= canaryTexts {
-		how = canaryOther
-		i = slices.IndexFunc(p.Failures, func(f CanaryFailure) bool { return f.How == how })
-	}
-	if i < 0 {
-		p.Failures, i = append(p.Failures, CanaryFailure{How: how}), len(p.Failures)
-	}
-	p.Failures[i].Count++
+	p.failed(clip(how, canaryLast), 1)
 }
 
 // failed returns how many attempts failed since the roll began.
@@ -154,9 +144,7 @@ func (c *Canary) report() *CanaryReport {
 	c.gapLocked(time.Now())
 	var out [3]CanaryPhase
 	for i, p := range c.mu.phases {
-		p.Failures = slices.SortedFunc(slices.Values(p.Failures), func(a, b CanaryFailure) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.How, b.How))
-		})
+		p.Failures = mostFirst(p.Failures)
 		out[i] = p
 	}
 	return &CanaryReport{EveryMS: c.Every.Milliseconds(), Before: out[canaryBefore], During: out[canaryDuring], After: out[canaryAfter]}

@@ -42,6 +42,7 @@ type Report struct {
 	Nodes     []NodeReport        `json:"nodes"`
 	Kind      string              `json:"kind,omitempty"`   // of the cluster; "": tidal
 	Canary    *CanaryReport       `json:"canary,omitempty"` // its failures count as refused
+	Epoch     uint64              `json:"epoch,omitempty"`  // of who wrote it; it holds the reports of earlier ones
 }
 
 // NodeReport is what clients met at one node.

@@ -116,6 +116,7 @@ type Runner struct {
 	Canary *Canary
 
 	counter  counter
+	earlier  earlier    // what came before this run
 	saying   sync.Mutex // held while Say is called
 	renewing sync.Mutex // held while claims are renewed: none is after its node was stopped
 	mu       struct {
@@ -164,7 +165,7 @@ var (
 )
 
 // Run rolls every node of the plan that is not done, and returns the report of what
-// clients met meanwhile. The error is a *TroubleError when the roll is paused,
+// clients met meanwhile, and in the runs of the roll before this one. The error is a *TroubleError when the roll is paused,
 // ErrAborted, ErrTaken, or the cause for which ctx ended: then the roll is left as
 // it is, and can be taken over.
 func (r *Runner) Run(ctx context.Context) (*Report, error) {
@@ -178,6 +179,7 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 		}
 		r.mu.entries[n.Node] = e
 	}
+	r.earlier = earlierOf(&r.Roll)
 	r.counter.cluster, r.counter.nodes = r.Cluster, r.Plan.Expected()
 	r.counter.begin(ctx)
 	run, cancel := context.WithCancelCause(ctx)
@@ -201,7 +203,9 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 	}
 	r.counter.sample(ctx)
 	report := r.counter.report(r.Roll.ID, r.Plan)
+	report.Epoch = r.Roll.Epoch
 	r.addCanary(report)
+	r.earlier.addTo(report)
 	if errors.Is(err, ErrTaken) {
 		report.Status = "taken"
 		return report, err

@@ -27,6 +27,7 @@ type stage struct {
 	most     int      // nodes away at once
 	counts   map[string]api.RequestCounts
 	recent   map[string]api.RequestCounts // of the last minute
+	left     map[string]api.RequestCounts // of the run before
 	roll     api.Roll
 	journal  []string // "node state"
 	events   []roll.Event
@@ -38,7 +39,8 @@ type stage struct {
 func newStage() *stage {
 	s := &stage{
 		view: world(), starts: map[string]int{"a": 1, "b": 1, "c": 1}, away: map[string]time.Time{}, claimed: map[string]bool{},
-		counts: map[string]api.RequestCounts{}, recent: map[string]api.RequestCounts{}, roll: api.Roll{ID: 1, Epoch: 1, Status: api.RollRunning},
+		counts: map[string]api.RequestCounts{}, recent: map[string]api.RequestCounts{}, left: map[string]api.RequestCounts{},
+		roll: api.Roll{ID: 1, Epoch: 1, Status: api.RollRunning},
 	}
 	return s
 }
@@ -56,6 +58,7 @@ func (s *stage) settleLocked() {
 		}
 		delete(s.away, id)
 		s.starts[id]++
+		s.left[id], s.counts[id] = s.counts[id], api.RequestCounts{}
 		s.nodeLocked(id).Incarnation = fmt.Sprintf("%s.%d.00000001", id, s.starts[id])
 	}
 }
@@ -110,7 +113,7 @@ func (s *stage) Requests(_ context.Context, id string) (api.RequestReport, error
 	}
 	r := api.RequestReport{Node: id, Incarnation: api.Incarnation{Node: id, Start: uint64(s.starts[id]), Suffix: 1}, Total: s.counts[id], Recent: s.recent[id]}
 	if s.starts[id] > 1 {
-		r.Before = &api.RequestsBefore{Incarnation: api.Incarnation{Node: id, Start: uint64(s.starts[id] - 1), Suffix: 1}, ShutMillis: 70}
+		r.Before = &api.RequestsBefore{Incarnation: api.Incarnation{Node: id, Start: uint64(s.starts[id] - 1), Suffix: 1}, Total: s.left[id], ShutMillis: 70}
 	}
 	return r, nil
 }

@@ -25,8 +25,10 @@ func TestNotCountedIsSaid(t *testing.T) {
 		{"it does not come back", func(s *stage) {
 			s.restarts = func(s *stage, id string) error { s.away[id] = time.Time{}; return nil }
 		}, 1, "what b.1.00000001 counted since 2000-01-01T00:00:0", true},
-		{"it does not answer at first", func(s *stage) { s.away["c"] = time.Now().Add(5 * time.Second) }, 2,
-			"what it counted from 2000-01-01T00:00:00Z to 2000-01-01T00:00:0", false},
+		{
+			"it does not answer at first", func(s *stage) { s.away["c"] = time.Now().Add(5 * time.Second) }, 2,
+			"what it counted from 2000-01-01T00:00:00Z to 2000-01-01T00:00:0", false,
+		},
 		{"it never answers", func(s *stage) {
 			s.away["c"] = time.Time{}
 			s.restarts = func(s *stage, _ string) error { s.away["c"] = time.Time{}; return nil }

@@ -286,8 +286,27 @@ func (c *Tidal) Routes(ctx context.Context, node string) ([]string, error) {
 	return out, nil
 }
 
+// meet learns where the nodes are, unless there was a view: who resumes a roll counts
+// before it looks.
+func (c *Tidal) meet(ctx context.Context) error {
+	c.mu.Lock()
+	met := c.mu.addresses != nil
+	c.mu.Unlock()
+	if met {
+		return nil
+	}
+	s, err := c.Client.Status(ctx)
+	if err == nil {
+		c.remember(membersOf(&s))
+	}
+	return err
+}
+
 // Requests implements Cluster.
 func (c *Tidal) Requests(ctx context.Context, node string) (api.RequestReport, error) {
+	if err := c.meet(ctx); err != nil {
+		return api.RequestReport{}, err
+	}
 	a, err := c.address(node)
 	if err != nil {
 		return api.RequestReport{}, err

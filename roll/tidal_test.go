@@ -96,3 +96,15 @@ func TestViewWithoutTime(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestRequestsBeforeAView: who resumes a roll counts from the beginning, and has not looked
+// at the cluster before.
+func TestRequestsBeforeAView(t *testing.T) {
+	c := loneNode(t, func() []api.Table { return nil }, nil)
+	if r, err := c.Requests(t.Context(), "a"); err != nil || r.Node != "a" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := c.Requests(t.Context(), "z"); err == nil {
+		t.Error("a node that is not there counts")
+	}
+}
