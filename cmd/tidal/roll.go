@@ -498,7 +498,7 @@ func (w *rolling) askToAbort(ctx context.Context, r api.Roll) (api.Roll, error) 
 }
 
 // undo takes an open roll, if it is not this command's, and ends it with every
-// claim given up.
+// claim given up. What its operator has counted stays.
 func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 	by := claimant()
 	if r.Status == api.RollPaused || r.By != by {
@@ -516,7 +516,12 @@ func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 			w.app.say("%s", w.notUndone(n.Node, err))
 		}
 	}
-	_, err := w.cl.ChangeRoll(ctx, api.RollEnd, r.ID, api.RollChange{Epoch: r.Epoch, Status: api.RollAborted, Why: "asked for by " + by})
+	r.Status, r.Why = api.RollAborted, "asked for by "+by
+	if err := ownReport(&r); err != nil { // which keeps no roll from being aborted
+		w.app.say("the report of the last pause is lost: %v", err)
+		r.Report = nil
+	}
+	_, err := w.cl.ChangeRoll(ctx, api.RollEnd, r.ID, api.RollChange{Epoch: r.Epoch, Status: r.Status, Why: r.Why, Data: r.Report})
 	return err
 }
 

@@ -148,16 +148,27 @@ func (w *rolling) printPlan(p *roll.Plan) error {
 
 func ms(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) + " ms" }
 
+// p99 shows that of no requests, or of some that nobody knows, as none.
+func p99(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return ms(v)
+}
+
 func (w *rolling) printReport(r *roll.Report) error {
 	if w.format == formatJSON {
 		return w.writeLine(r)
 	}
 	if r.Kind == roll.KindGeneric {
+		if r.Canary != nil && r.Canary.Unknown != "" {
+			w.app.say("not counted is %s", r.Canary.Unknown)
+		}
 		return w.printCanary(r)
 	}
 	rows := make([][]string, 0, len(r.Nodes)+1)
 	line := func(name string, requests, refused uint64, longest float64, shut string, before, during float64) []string {
-		return []string{name, strconv.FormatUint(requests, 10), strconv.FormatUint(refused, 10), ms(longest), shut, ms(before), ms(during)}
+		return []string{name, strconv.FormatUint(requests, 10), strconv.FormatUint(refused, 10), ms(longest), shut, p99(before), p99(during)}
 	}
 	for _, n := range r.Nodes {
 		shut := "-"
@@ -193,6 +204,11 @@ func reasonsOf(r *roll.Report) string {
 
 func (w *rolling) printRolls(list []api.Roll) error {
 	if w.format == formatJSON {
+		for i := range list {
+			if err := ownReport(&list[i]); err != nil {
+				return err
+			}
+		}
 		return w.app.writeJSON(api.RollList{Rolls: list})
 	}
 	rows := make([][]string, 0, len(list))
@@ -212,6 +228,19 @@ func (w *rolling) printRolls(list []api.Roll) error {
 		})
 	}
 	return w.app.writeTable([]string{"ROLL", "STATUS", "BY", "EPOCH", "BEGAN", "CHANGED", "WHY"}, rows)
+}
+
+// ownReport has a roll carry no report that contradicts it, as that of its last pause does
+// when it was resumed: see roll.ReportOf.
+func ownReport(r *api.Roll) error {
+	report, err := roll.ReportOf(r)
+	if err != nil {
+		return err
+	}
+	if r.Report = nil; report != nil {
+		r.Report, err = json.Marshal(report)
+	}
+	return err
 }
 
 func (a *app) rollHistory(c *cli.Context) error {
@@ -258,6 +287,9 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 		return rollNotFound(id, fmt.Errorf("look at the roll: %w", err))
 	}
 	if w.format == formatJSON {
+		if err = ownReport(&r); err != nil {
+			return err
+		}
 		return w.app.writeJSON(r)
 	}
 	if err = w.printRolls([]api.Roll{r}); err != nil {
@@ -273,17 +305,17 @@ func (w *rolling) show(ctx context.Context, id uint64) error {
 	if _, err = io.WriteString(w.app.stdout, "\n"); err != nil {
 		return err
 	}
-	if err = w.app.writeTable([]string{"NODE", "STATE", "SINCE", "NOTE"}, journalRows(&r, p)); err != nil || len(r.Report) == 0 {
+	if err = w.app.writeTable([]string{"NODE", "STATE", "SINCE", "NOTE"}, journalRows(&r, p)); err != nil {
 		return err
 	}
-	var report roll.Report
-	if err = json.Unmarshal(r.Report, &report); err != nil {
-		return fmt.Errorf("read the report: %w", err)
+	report, err := roll.ReportOf(&r)
+	if report == nil {
+		return err
 	}
 	if _, err = io.WriteString(w.app.stdout, "\n"); err != nil {
 		return err
 	}
-	return w.printReport(&report)
+	return w.printReport(report)
 }
 
 // rollNotFound says where the rolls are listed, if there is none by that number.
@@ -402,14 +434,12 @@ func (w *rolling) sayAlone(r *api.Roll, was bool) bool {
 
 // ended says how a roll that was watched ended.
 func (w *rolling) ended(r *api.Roll) error {
-	var report roll.Report
-	if len(r.Report) > 0 {
-		if err := json.Unmarshal(r.Report, &report); err != nil {
-			return fmt.Errorf("read the report: %w", err)
-		}
-		if err := w.printReport(&report); err != nil {
-			return err
-		}
+	report, err := roll.ReportOf(r)
+	if report != nil {
+		err = w.printReport(report)
+	}
+	if err != nil {
+		return err
 	}
 	switch r.Status {
 	case api.RollPaused:
