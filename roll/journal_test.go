@@ -70,41 +70,72 @@ func TestNotedWithoutAnAnswer(t *testing.T) {
 }
 
 // TestPausedTooLate: an operator that slept, and finds that its own time is over before it
-// hears that somebody has resumed the roll, is told just that.
+// hears that somebody has resumed the roll, or has ended it and begun others, is told just
+// that, whatever it tells the journal first: `resume` would take a roll that is not its own.
 func TestPausedTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		s.restarts = func(s *stage, id string) error {
-			s.away[id] = time.Time{} // it does not come back
-			return nil
+	for _, code := range []api.Code{api.CodeStaleEpoch, api.CodeConflict, api.CodeRollNotFound} {
+		for _, first := range []api.RollAction{api.RollEnd, api.RollNote, api.RollRenew} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage()
+				s.restarts = func(s *stage, id string) error {
+					s.away[id] = time.Time{} // it does not come back
+					return nil
+				}
+				over := false // from when on the journal answers so
+				s.notes = func(a api.RollAction, _ api.RollChange) error {
+					if a == first && len(s.touched) > 0 {
+						over = true
+					}
+					if over {
+						return &api.Error{Code: code, Message: "over"}
+					}
+					return nil
+				}
+				if first == api.RollNote {
+					s.restarts = nil
+				}
+				began := time.Now()
+				_, err := s.run(t, roll.Options{}, nil)
+				if !errors.Is(err, roll.ErrTaken) || errors.As(err, new(*roll.TroubleError)) {
+					t.Errorf("%s is answered %s: %v", first, code, err)
+				}
+				if took := time.Since(began); first != api.RollEnd && took > 10*time.Second {
+					t.Errorf("%s is answered %s: it ended after %s", first, code, took)
+				}
+			})
 		}
-		s.notes = func(a api.RollAction, _ api.RollChange) error {
-			if a == api.RollEnd {
-				return &api.Error{Code: api.CodeStaleEpoch, Message: "stale"}
-			}
-			return nil
-		}
-		_, err := s.run(t, roll.Options{}, nil)
-		if !errors.Is(err, roll.ErrTaken) || errors.As(err, new(*roll.TroubleError)) {
-			t.Errorf("%v", err)
-		}
-	})
+	}
 }
 
-// TestAnEndThatIsNotNoted is said: else nobody knows why the next roll finds a lock.
+// TestAnEndThatIsNotNoted is said, with what to do about it: else nobody knows why the next
+// roll finds a lock.
 func TestAnEndThatIsNotNoted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		s.notes = func(a api.RollAction, _ api.RollChange) error {
-			if a == api.RollEnd {
-				return errors.New("no quorum")
+	for _, tc := range []struct {
+		ask  string
+		hint string
+	}{{"", "then `tidal roll resume`, which finds nothing left to do"}, {api.RollAskAbort, "then `tidal roll abort`"}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			s.roll.Ask = tc.ask
+			s.notes = func(a api.RollAction, _ api.RollChange) error {
+				if a == api.RollEnd {
+					return errors.New("no quorum")
+				}
+				return nil
 			}
-			return nil
-		}
-		report, err := s.run(t, roll.Options{}, nil)
-		if err == nil || !strings.Contains(err.Error(), "the journal could not be told, and says that the roll goes on: no quorum") || report == nil {
-			t.Errorf("%+v, %v", report, err)
-		}
-		s.wantTouched(t, "b", "c", "a")
-	})
+			report, err := s.run(t, roll.Options{}, nil)
+			if err == nil || !strings.Contains(err.Error(), "the journal could not be told, and says that the roll goes on: no quorum") || report == nil {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if untold, ok := errors.AsType[*roll.UntoldError](err); !ok || !strings.Contains(untold.Hint, tc.hint) {
+				t.Errorf("%v has no hint that says: %s", err, tc.hint)
+			}
+			if aborted := errors.Is(err, roll.ErrAborted); aborted != (tc.ask != "") {
+				t.Errorf("asked to %q: %v", tc.ask, err)
+			}
+			if tc.ask == "" {
+				s.wantTouched(t, "b", "c", "a")
+			}
+		})
+	}
 }

@@ -153,6 +153,20 @@ type TroubleError struct {
 // Error says what happened.
 func (e *TroubleError) Error() string { return e.Why }
 
+// UntoldError is why the journal does not say how a roll ended.
+type UntoldError struct {
+	Err  error
+	Hint string // what to do next
+}
+
+// Error says what happened.
+func (e *UntoldError) Error() string {
+	return fmt.Sprintf("the journal could not be told, and says that the roll goes on: %v", e.Err)
+}
+
+// Unwrap returns what the journal answered.
+func (e *UntoldError) Unwrap() error { return e.Err }
+
 var (
 	// ErrAborted is returned when a roll was aborted on request, and undone.
 	ErrAborted = errors.New("the roll was aborted, and no node is kept from owning tables")
@@ -236,15 +250,33 @@ func (r *Runner) finish(ctx context.Context, err error) (*Report, error) {
 		return report, errors.Join(err, fmt.Errorf("write the report: %w", encodeErr))
 	}
 	end.Data, end.Why = data, clip(end.Why, api.MaxRollText)
-	if _, endErr := r.Journal.ChangeRoll(ctx, api.RollEnd, r.Roll.ID, end); api.CodeOf(endErr) == api.CodeStaleEpoch {
+	if _, endErr := r.Journal.ChangeRoll(ctx, api.RollEnd, r.Roll.ID, end); notHeld(endErr) {
 		err = ErrTaken // whatever stopped it here is another's now
 	} else if endErr != nil {
+		untold := &UntoldError{Err: endErr, Hint: untoldHint(end.Status)}
 		if trouble != nil {
-			trouble.Hint = fmt.Sprintf("its lock is free within %s: then `tidal roll resume`, from where all nodes can be reached", api.RollSilence)
+			trouble.Hint = untold.Hint
 		}
-		err = errors.Join(err, fmt.Errorf("the journal could not be told, and says that the roll goes on: %w", endErr))
+		err = errors.Join(err, untold)
 	}
 	return report, err
+}
+
+// notHeld reports whether the journal answers so who does not hold the roll any more:
+// another epoch of it is in force, or it is over and another roll came after it, or so
+// many that it was forgotten.
+func notHeld(err error) bool {
+	return slices.Contains([]api.Code{api.CodeStaleEpoch, api.CodeConflict, api.CodeRollNotFound}, api.CodeOf(err))
+}
+
+// untoldHint says what to do about a roll that ended so, and goes on in the journal.
+func untoldHint(s api.RollStatus) string {
+	next := map[api.RollStatus]string{
+		api.RollPaused:  "`tidal roll resume`, from where all nodes can be reached",
+		api.RollDone:    "`tidal roll resume`, which finds nothing left to do and notes that",
+		api.RollAborted: "`tidal roll abort`",
+	}[s]
+	return fmt.Sprintf("its lock is free within %s: then %s", api.RollSilence, next)
 }
 
 // clip cuts a text to so many bytes between two characters. What is no text, as the
@@ -420,7 +452,7 @@ func (r *Runner) note(ctx context.Context, node string, s State, d nodeData, tex
 		}
 	}
 	switch {
-	case api.CodeOf(err) == api.CodeStaleEpoch:
+	case notHeld(err):
 		return ErrTaken
 	case err != nil:
 		return &TroubleError{Node: node, Why: fmt.Sprintf("the journal does not take the state %s of node %s: %v", s, node, err)}
@@ -508,7 +540,7 @@ func (r *Runner) keep(ctx context.Context, taken context.CancelCauseFunc) {
 		now, err := r.Journal.ChangeRoll(call, api.RollRenew, r.Roll.ID, api.RollChange{Epoch: r.Roll.Epoch})
 		cancel()
 		switch {
-		case api.CodeOf(err) == api.CodeStaleEpoch:
+		case notHeld(err):
 			taken(ErrTaken)
 			return
 		case err == nil && now.Ask != "":

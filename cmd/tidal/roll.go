@@ -350,11 +350,16 @@ func (w *rolling) driver(shown *rollShown, p *roll.Plan) roll.Driver {
 // rollError gives what ended a roll its exit code.
 func rollError(id uint64, err error) error {
 	trouble, paused := errors.AsType[*roll.TroubleError](err)
+	untold, isUntold := errors.AsType[*roll.UntoldError](err)
 	switch {
 	case err == nil:
 		return nil
 	case paused:
 		return withHint(withCode(exitPaused, fmt.Errorf("roll %d is paused: %w", id, err)), trouble.Hint)
+	case isUntold && errors.Is(err, roll.ErrAborted):
+		return withHint(withCode(exitAborted, fmt.Errorf("roll %d: %w", id, err)), untold.Hint)
+	case isUntold:
+		return withHint(fmt.Errorf("roll %d is done: %w", id, err), untold.Hint)
 	case errors.Is(err, roll.ErrAborted):
 		return withCode(exitAborted, fmt.Errorf("roll %d: %w", id, err))
 	case errors.Is(err, roll.ErrTaken):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +97,21 @@ func TestNoReportOfBefore(t *testing.T) {
 			if err = json.Unmarshal(out.Bytes(), &last); err != nil || last.Status != "aborted" || last.Refused != 3 || !strings.Contains(last.Nodes[0].Unknown, "from the last pause to epoch 3") {
 				t.Errorf("unlocked its last line is %s, %v", out, err)
 			}
+		}
+	}
+}
+
+// TestUntoldHasAHint: a roll whose end the journal does not know ends with what it came to,
+// and with what to do about the lock.
+func TestUntoldHasAHint(t *testing.T) {
+	untold := &roll.UntoldError{Err: errors.New("no quorum"), Hint: "resume it"}
+	for _, tc := range []struct {
+		err  error
+		code exitCode
+	}{{untold, exitFailed}, {errors.Join(roll.ErrAborted, untold), exitAborted}, {errors.Join(&roll.TroubleError{Why: "stuck", Hint: untold.Hint}, untold), exitPaused}} {
+		err := rollError(1, tc.err)
+		if codeOf(err) != tc.code || hintOf(err) != untold.Hint {
+			t.Errorf("%v ends with %d, and the hint %q", err, codeOf(err), hintOf(err))
 		}
 	}
 }
