@@ -109,7 +109,8 @@ func (c *Tidal) Ask(ctx context.Context, v *View) (all map[string]api.Programs, 
 }
 
 // CheckBinary says before anything is done whether the nodes of a plan can come to run
-// what it wants. b is the file that is to be sent, nil for none.
+// what it wants. b is the file that is to be sent, nil for none. What restarts a node from
+// outside may bring the binary too: there it warns.
 func CheckBinary(p *Plan, b *Binary, all map[string]api.Programs, problems map[string]error) Check {
 	c := Check{Name: "binary", Level: OK}
 	want := wantedText(p.Options, b)
@@ -127,6 +128,10 @@ func CheckBinary(p *Plan, b *Binary, all map[string]api.Programs, problems map[s
 	case len(wrong) > 0:
 		c.Level, c.Detail = Block, listed("node ", wrong, "; ")
 		c.Hint = unfitHint(p.Options, b)
+		if p.Options.Driver != DriverInPlace {
+			c.Level, c.Hint = Warn, ""
+			c.Detail += "; what restarts them must bring it there"
+		}
 	case len(unknown) > 0 && p.Options.Binary != "":
 		c.Level, c.Detail, c.Hint = Block, "which binaries these nodes have is not known: "+names(unknown), "bring them back first, or leave them out with --skip"
 	case len(unknown) > 0:
@@ -135,6 +140,9 @@ func CheckBinary(p *Plan, b *Binary, all map[string]api.Programs, problems map[s
 		c.Detail = want + " is sent and checked on every node before the first stop"
 	default:
 		c.Detail = want + " stands ready on every node"
+		if p.Options.Driver == DriverInPlace {
+			c.Detail += ", and is checked there before the first stop"
+		}
 	}
 	return c
 }
@@ -204,10 +212,30 @@ type Staged struct {
 // missing; b may be nil if it should be everywhere. Each is told to say. The error names
 // the nodes.
 func (c *Tidal) Stage(ctx context.Context, nodes []string, sum string, b *Binary, say func(Staged)) error {
+	return eachStaged(nodes, say, func(id string) (Staged, error) { return c.stage(ctx, id, sum, b) })
+}
+
+// CheckInstalled is Stage of what stands at the path of each node, which is to be of some
+// version. A node that does not say what stands there has that as its problem.
+func (c *Tidal) CheckInstalled(ctx context.Context, nodes []string, version string, say func(Staged)) error {
+	return eachStaged(nodes, say, func(id string) (Staged, error) {
+		p, err := c.Programs(ctx, id)
+		if err != nil {
+			return Staged{Node: id, Program: api.Program{Problem: err.Error()}}, nil //nolint:nilerr // it is said; the node checks it once more itself
+		}
+		if why := unfit(p, Options{Version: version}, nil); why != "" {
+			return Staged{Node: id}, errors.New("it " + why)
+		}
+		return c.stage(ctx, id, p.Installed.SHA256, nil)
+	})
+}
+
+// eachStaged stages on one node after another, and sorts the errors by what is wrong.
+func eachStaged(nodes []string, say func(Staged), stage func(id string) (Staged, error)) error {
 	failed := map[string][]string{} // nodes by what is wrong
 	var hint string
 	for _, id := range nodes {
-		s, err := c.stage(ctx, id, sum, b)
+		s, err := stage(id)
 		if err == nil {
 			say(s)
 			continue

@@ -164,20 +164,21 @@ func (w *rolling) plan(ctx context.Context, o roll.Options, b *roll.Binary) (*ro
 
 // planOn makes a plan for a view.
 func (w *rolling) planOn(ctx context.Context, v *roll.View, o roll.Options, b *roll.Binary) (*roll.Plan, error) {
-	var check func(p *roll.Plan) roll.Check
-	switch own := w.own(); {
-	case own != nil && o.Driver == roll.DriverInPlace && (o.Binary != "" || o.Version != ""):
+	var checks []func(p *roll.Plan) roll.Check
+	own := w.own()
+	if own != nil && (o.Binary != "" || o.Version != "") {
 		all, problems := own.Ask(ctx, v)
-		check = func(p *roll.Plan) roll.Check { return roll.CheckBinary(p, b, all, problems) }
-	case own != nil && o.Driver == roll.DriverExec:
+		checks = append(checks, func(p *roll.Plan) roll.Check { return roll.CheckBinary(p, b, all, problems) })
+	}
+	if own != nil && o.Driver == roll.DriverExec {
 		d := &roll.Exec{Command: o.Command, Cluster: own, Limit: o.Limit()}
-		check = func(p *roll.Plan) roll.Check { return d.CheckKillTime(ctx, p.Pick(v)) }
+		checks = append(checks, func(p *roll.Plan) roll.Check { return d.CheckKillTime(ctx, p.Pick(v)) })
 	}
 	p, err := roll.NewPlan(v, o)
 	if err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	if check != nil {
+	for _, check := range checks {
 		p.Checks = append(p.Checks, check(p))
 	}
 	if g, ok := w.tidal.(*generic.Cluster); ok {

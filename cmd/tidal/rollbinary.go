@@ -36,10 +36,11 @@ func readBinary(c *cli.Context, o *roll.Options) (*roll.Binary, error) {
 }
 
 // stage has every node that the plan rolls check the plan's binary, and get it if b is
-// it. It notes which version that is.
+// it. It notes which version that is. A plan for a version alone has them check what
+// stands at their paths.
 func (w *rolling) stage(c *cli.Context, p *roll.Plan, b *roll.Binary) error {
 	if p.Options.Binary == "" {
-		return nil
+		return w.checkInstalled(c, p)
 	}
 	version := ""
 	err := w.own().Stage(c.Context, p.Rolled(), p.Options.Binary, b, func(s roll.Staged) {
@@ -56,8 +57,24 @@ func (w *rolling) stage(c *cli.Context, p *roll.Plan, b *roll.Binary) error {
 	return nil
 }
 
+func (w *rolling) checkInstalled(c *cli.Context, p *roll.Plan) error {
+	if w.own() == nil || p.Options.Version == "" || p.Options.Driver != roll.DriverInPlace {
+		return nil
+	}
+	err := w.own().CheckInstalled(c.Context, p.Rolled(), p.Options.Version, func(s roll.Staged) {
+		w.app.say("node %s: %s", s.Node, stagedText(s))
+	})
+	if err != nil {
+		return withCode(exitRefused, fmt.Errorf("no node was stopped: %w", err))
+	}
+	return nil
+}
+
 func stagedText(s roll.Staged) string {
-	if s.Sent {
+	switch {
+	case s.Problem != "":
+		return "what stands at its path is not checked: " + s.Problem
+	case s.Sent:
 		return s.Version + " was sent, and can run it"
 	}
 	return s.Version + " is there already, and can run it"
