@@ -409,6 +409,10 @@ func (a *app) rollResume(c *cli.Context) error {
 		return err
 	}
 	defer w.cl.Close()
+	p, err := w.resumable(&r)
+	if err != nil {
+		return w.notBegun(err)
+	}
 	r, err = w.cl.ChangeRoll(c.Context, api.RollTake, r.ID, api.RollChange{Epoch: r.Epoch, By: claimant(), Force: c.Bool("force")})
 	if err != nil {
 		err = lockError(fmt.Errorf("resume the roll: %w", err))
@@ -417,11 +421,22 @@ func (a *app) rollResume(c *cli.Context) error {
 		}
 		return w.notBegun(err)
 	}
-	p, err := planOf(&r)
-	if err != nil {
-		return err
-	}
 	return w.run(c.Context, r, p)
+}
+
+// resumable returns the plan of a roll, if it is one for this cluster. That is asked before
+// the roll is taken: who had it could go on with it. The journal of a cluster of tidal is
+// its own; others may be told to share one.
+func (w *rolling) resumable(r *api.Roll) (*roll.Plan, error) {
+	p, err := planOf(r)
+	if err != nil {
+		return nil, withHint(err, "resume it with the release that began it, or end it: tidal roll abort")
+	}
+	if g, ok := w.tidal.(*generic.Cluster); ok && p.Cluster != g.Config.Name {
+		return nil, withHint(withCode(exitRefused, fmt.Errorf("roll %d is of cluster %s, and this is %s: both keep their rolls in one journal", r.ID, p.Cluster, g.Config.Name)),
+			"tidal roll resume --cluster "+p.Cluster+"; and give each cluster a journal of its own")
+	}
+	return p, nil
 }
 
 func planOf(r *api.Roll) (*roll.Plan, error) {
