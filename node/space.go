@@ -27,8 +27,8 @@ const (
 // can tidy up.
 type space struct {
 	n       *node
-	ballast store.Ballast
-	total   atomic.Int64 // 0: the file system does not say
+	ballast store.Ballast // of a size that only the looks know
+	total   atomic.Int64  // 0: the file system does not say
 	free    atomic.Int64
 	reserve atomic.Int64
 	full    atomic.Bool
@@ -61,7 +61,8 @@ func (s *space) look() (full bool, err error) {
 		return s.full.Load(), err
 	}
 	size, reserve := s.n.o.Config.Disk.Sizes(now.Total)
-	s.ballast.Size = size
+	ballast := s.ballast // a copy: ranOut may be at work on it
+	ballast.Size = size
 	s.size.Store(size)
 	s.total.Store(now.Total)
 	s.free.Store(now.Free)
@@ -73,12 +74,12 @@ func (s *space) look() (full bool, err error) {
 			return full, err
 		}
 	case fill && !s.held.Load() && time.Since(s.failed) >= ballastRest:
-		if err := s.ballast.Fill(); err != nil {
+		if err := ballast.Fill(); err != nil {
 			s.failed = time.Now()
 			s.n.log.Warn("no ballast", "error", err)
 		}
 	}
-	s.held.Store(size > 0 && s.ballast.There())
+	s.held.Store(size > 0 && ballast.There())
 	return full, nil
 }
 
