@@ -254,10 +254,10 @@ func (s *Server) EndStreams(ctx context.Context) {
 	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, st := range all {
-			st.cancel(context.Cause(ctx))
+			st.cancel(errNodeEnds)
 		}
 		for _, l := range lanes {
-			l.cancel(context.Cause(ctx))
+			l.cancel(errNodeEnds)
 		}
 	})
 	defer stop()

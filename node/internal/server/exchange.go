@@ -54,19 +54,26 @@ type exchange struct {
 
 // finish reports the request, after turning a panic into an answer.
 func (x *exchange) finish() {
+	if x.rt != nil && x.rt.counts {
+		defer x.s.end() // once it is counted
+	}
 	defer x.release()
 	failure := recover()
 	if failure != nil {
 		x.s.o.Log.Error("a handler panicked", "route", x.route, "method", x.method,
 			"panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
 	}
+	half := failure != nil && x.wrote
 	// A handler that returns without an answer has given one to net/http: 200.
-	cut := failure != nil && x.wrote || x.status == statusClientLeft
-	if failure != nil && !cut {
+	abort := half || x.status == statusClientLeft
+	if failure != nil && !abort {
 		x.fail(api.AsError(errPanic))
 	}
-	x.s.o.Observe(Event{Route: x.route, Method: x.method, Status: x.status, Code: x.code, Took: time.Since(x.start)})
-	if cut {
+	x.s.o.Observe(Event{
+		Route: x.route, Method: x.method, Status: x.status, Code: x.code,
+		Took: time.Since(x.start), Cut: half || x.cut(),
+	})
+	if abort {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut an answer off
 	}
 }

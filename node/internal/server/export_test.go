@@ -64,3 +64,6 @@ func Plain(b []byte) (*http.Request, int, bool) {
 	head := headOf(b)
 	return p.Request, head, head >= 0 && p.parse(b[:head])
 }
+
+// CloseWeb closes all connections that net/http has.
+func (s *Server) CloseWeb() error { return s.web.Close() }

@@ -112,6 +112,12 @@ func (a *answer) flush() bool {
 	return a.write() && !a.last
 }
 
+// FlushError writes what there is of the answer.
+func (a *answer) FlushError() error {
+	a.write()
+	return a.err
+}
+
 // SetReadDeadline has nothing to do: the request is there.
 func (a *answer) SetReadDeadline(time.Time) error { return nil }
 

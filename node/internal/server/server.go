@@ -62,6 +62,7 @@ type Event struct {
 	Status int
 	Code   api.Code // "" unless the answer is an error
 	Took   time.Duration
+	Cut    bool // the node broke it off: the client got no answer, or not all of one
 }
 
 // Options are what a Server is made of. All are needed, but for Observe,
@@ -143,6 +144,7 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 // HTTPServer returns an http.Server with the handler and the limits of time and
 // size that keep slow clients from holding the node. HTTP/2 is off. The caller
 // sets TLSConfig and what it needs of BaseContext; ConnState is the server's own.
+// Requests that end with BaseContext, if that has a cause, count as cut.
 func (s *Server) HTTPServer() *http.Server {
 	s.web = &http.Server{
 		Handler:           s.Handler(),
@@ -206,7 +208,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // answer answers one request.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) (x *exchange) {
 	x = &exchange{s: s, w: w, r: r, start: time.Now(), status: http.StatusOK}
-	defer x.finish()
+	defer x.finish() //nolint:contextcheck // it has the context of its request
 	h := w.Header()
 	h[api.HeaderNode] = s.nodeHeader
 	var last, stays bool
@@ -230,8 +232,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (x *exchange) {
 		x.expectBody() // net/http reads on after an answer that left a body unread
 	}
 	if rt.counts {
-		s.begin()
-		defer s.end()
+		s.begin() // until finish
 	}
 	v := rt.verb(r.Method)
 	if v == nil {

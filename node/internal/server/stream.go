@@ -115,12 +115,12 @@ func (st *stream) run(ctx context.Context) {
 		err = st.read(ctx)
 	}
 	if !st.ending.Load() {
-		st.cancel(err) // nobody is there to read the answers
+		st.cancel(errClientLeft) // nobody is there to read the answers
 	}
 	close(st.work)
 	st.wg.Wait()
 	st.flush()
-	st.cancel(err)
+	st.cancel(errClientLeft)
 	st.close()
 	st.s.conns.gone(st.conn)
 	st.s.o.Log.DebugContext(ctx, "a client's stream ended", "client", st.who.Name, "error", err.Error())
@@ -253,7 +253,7 @@ func (st *stream) take(ctx context.Context, c wire.Call) {
 	st.touch()
 	if st.inFlight.Add(1) > streamCalls {
 		st.s.o.Observe(Event{Route: rowPath, Status: http.StatusTooManyRequests, Code: api.CodeTooMany})
-		st.reply(c.ID, nil, &api.Error{
+		_ = st.reply(c.ID, nil, &api.Error{
 			Code:       api.CodeTooMany,
 			Message:    fmt.Sprintf("a stream has at most %d requests under way", streamCalls),
 			RetryAfter: time.Second,

@@ -43,10 +43,10 @@ func (st *stream) answer(ctx context.Context, c *wire.Call) {
 	case err != nil && ctx.Err() != nil && api.CodeOf(err) == "":
 		// The client left, or the node ends. Who still reads is to see the stream
 		// break, and no error that would keep it from asking elsewhere.
-		a.event.Status = statusClientLeft
+		a.event.Status, a.event.Cut = statusClientLeft, byNode(ctx)
 		st.close()
 	default:
-		st.reply(c.ID, payload, a.refusal(ctx, err))
+		a.event.Cut = st.reply(c.ID, payload, a.refusal(ctx, err)) != nil && byNode(ctx)
 	}
 	st.s.bodies.held.Add(-a.held)
 	st.s.o.Observe(a.event)
@@ -54,10 +54,10 @@ func (st *stream) answer(ctx context.Context, c *wire.Call) {
 
 // reply pushes the reply to a call. It fails only with the stream, and then nobody
 // waits for it.
-func (st *stream) reply(id uint64, payload []byte, e *api.Error) {
+func (st *stream) reply(id uint64, payload []byte, e *api.Error) error {
 	b := make([]byte, wire.FrameHeader, wire.FrameHeader+16+len(payload))
 	b = wire.AppendReply(b, wire.Reply{ID: id, Payload: payload, Err: e})
-	_ = st.push(wire.FinishFrame(b, wire.FrameReply))
+	return st.push(wire.FinishFrame(b, wire.FrameReply))
 }
 
 // refusal returns what the client is told of an error, and notes it; nil for none.
