@@ -72,6 +72,7 @@ type node struct {
 	cluster *cluster.Cluster
 	router  *router.Router
 	server  *server.Server
+	cut     context.CancelCauseFunc // ends the requests of clients that are left
 	meters  *meters
 	events  *events
 	started time.Time
@@ -288,12 +289,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 	if run.Err() == nil {
 		n.cluster.Withdraw(end)
 	}
-	n.server.EndStreams(end)
-	if run.Err() == nil {
-		n.closeWeb(end, web)
-	} else if err := web.Close(); err != nil {
-		n.log.WarnContext(ctx, "close the port", "error", err)
-	}
+	n.endRequests(end, run, web)
 	n.leaveCounts()
 	return errDone
 }
@@ -340,7 +336,7 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *do
 	}
 	n.takeCounts()
 	web := n.server.HTTPServer()
-	web.BaseContext = func(net.Listener) context.Context { return run }
+	n.under(run, web)
 	g.Go(func() error {
 		if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve: %w", err)

@@ -28,7 +28,7 @@ const (
 // rowRoutes is how the routes of row requests begin.
 const rowRoutes = "/v1/tables/{table}/rows"
 
-// codeCut stands among the refusals for an answer that broke off.
+// codeCut stands among the refusals for a request that the node broke off.
 const codeCut api.Code = "cut"
 
 // tally counts requests.
@@ -79,11 +79,10 @@ type requests struct {
 // does not.
 func refusedBy(e *server.Event) api.Code {
 	switch {
+	case e.Cut:
+		return codeCut
 	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusBadGateway, e.Status == http.StatusInternalServerError,
 		e.Status == http.StatusServiceUnavailable, e.Status == http.StatusInsufficientStorage, e.Code == api.CodeStaleOwner:
-		if e.Code == "" {
-			return codeCut
-		}
 		return e.Code
 	}
 	return ""

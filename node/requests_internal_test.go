@@ -24,7 +24,7 @@ func TestRequestsCount(t *testing.T) {
 	row(time.Millisecond, http.StatusOK, "")
 	row(time.Second, http.StatusServiceUnavailable, api.CodeNoOwner)
 	row(time.Millisecond, http.StatusConflict, api.CodeStaleOwner)
-	row(time.Millisecond, http.StatusInternalServerError, "")
+	q.answered(server.Event{Route: "/v1/tables/{table}/rows", Status: http.StatusBadGateway, Code: api.CodeOutcomeUnknown, Cut: true}, now)
 	row(time.Millisecond, http.StatusPreconditionFailed, api.CodePreconditionFailed)
 	q.answered(server.Event{Route: "/health", Status: http.StatusServiceUnavailable, Took: time.Hour}, now)
 	total, recent := q.counts(now)

@@ -223,8 +223,8 @@ func (n *node) closeAll() error {
 	return errors.Join(err, next.Close())
 }
 
-// closeWeb closes the port and the connections that are left, the ones with a
-// request under way when that is answered.
+// closeWeb closes the port, and waits until what is under way on the connections that
+// are left is answered.
 func (n *node) closeWeb(ctx context.Context, web *http.Server) {
 	// Shutdown waits 5 s for a connection that has never spoken, as clients dial
 	// some ahead. One from before the silence that ended the grace is not waited for.
@@ -236,8 +236,5 @@ func (n *node) closeWeb(ctx context.Context, web *http.Server) {
 	}()
 	if err := web.Shutdown(idle); err != nil && !n.server.Idle(silence) {
 		n.log.WarnContext(ctx, "requests were still in flight at the end", "error", err)
-	}
-	if err := web.Close(); err != nil {
-		n.log.WarnContext(ctx, "close the port", "error", err)
 	}
 }
