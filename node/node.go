@@ -353,7 +353,7 @@ func (n *node) leave(run context.Context) {
 	n.enter(ready.Drain)
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
-	if err := n.handOver(ctx); err != nil {
+	if err := n.handOver(ctx, func() error { return nil }); err != nil {
 		n.log.WarnContext(run, "the node stops though a quorum may go with it: its time is over", "error", err)
 	}
 	n.flush() // Close waits for it
@@ -377,9 +377,10 @@ func (n *node) leave(run context.Context) {
 
 // handOver gives away all that this node owns, waits until every peer says that
 // it sends nothing of it here any more, and withdraws the lease once no quorum
-// goes with this node. The phases share ctx's time, of which the grace is kept;
-// the error is what a quorum would lose.
-func (n *node) handOver(ctx context.Context) error {
+// goes with this node, if last has no error: there is no way back from there. The
+// phases share ctx's time, of which the grace is kept; the error is last's, or what a
+// quorum would lose.
+func (n *node) handOver(ctx context.Context, last func() error) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		limited, cancel := context.WithDeadline(ctx, deadline.Add(-graceMost))
 		defer cancel()
@@ -392,6 +393,9 @@ func (n *node) handOver(ctx context.Context) error {
 	defer cancel()
 	if missing := n.cluster.AwaitReleased(acks); len(missing) > 0 {
 		n.log.WarnContext(ctx, "not every node has acknowledged the new owners", "missing", missing)
+	}
+	if err := last(); err != nil {
+		return err
 	}
 	if err := n.cluster.AwaitLeave(ctx); err != nil {
 		return err

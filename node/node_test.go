@@ -35,6 +35,8 @@ type trio struct {
 	limits node.Limits
 	faults map[string]node.Faults // of each node
 	disk   vfs.FS                 // of every node; nil: the real one
+	runs   node.Program           // after a restart of any; nil: none can be restarted
+	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	dial   func(c *trio, from string) func(ctx context.Context, network, address string) (net.Conn, error)
 	certs  string // directory of certificates; "": plaintext
 	web    *http.Client
@@ -141,14 +143,17 @@ func (c *trio) startWith(id string, change func(*config.Config)) {
 	r := &running{stop: cancel, kill: make(chan struct{}), done: make(chan error, 1)}
 	c.ctl[id] = r
 	reload := c.reload[id]
-	dial := (&net.Dialer{}).DialContext
+	dial, listen := (&net.Dialer{}).DialContext, (&net.ListenConfig{}).Listen
+	if c.listen != nil {
+		listen = c.listen
+	}
 	if c.dial != nil {
 		dial = c.dial(c, id)
 	}
 	go func() {
 		r.done <- node.Run(ctx, r.kill, node.Options{
 			Config: cfg, Version: "test", Log: c.log, Limits: c.limits, Faults: c.faults[id], Disk: c.disk,
-			Listen: (&net.ListenConfig{}).Listen, Dial: dial, Reload: reload,
+			Listen: listen, Dial: dial, Reload: reload, Program: c.runs,
 		})
 	}()
 }

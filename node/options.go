@@ -49,8 +49,12 @@ type Program interface {
 	// it is; "" is the one at the node's path. Its error is shown to who orders a
 	// restart.
 	Check(ctx context.Context, sha256 string) (api.Program, error)
-	// Install puts a binary that is here in the place of the one at the node's path,
-	// which is kept. A restart runs it then, and so does who starts the process anew.
+	// Prepare does all that can fail of Install. Done again, it only looks whether
+	// everything is still there.
+	Prepare(sha256 string) error
+	// Install puts a prepared binary in the place of the one at the node's path, which
+	// is kept. A restart runs it then, and so does who starts the process anew. Of ""
+	// both do nothing.
 	Install(sha256 string) error
 	// Stage takes a binary in, and checks it.
 	Stage(ctx context.Context, sha256 string, content io.Reader) (api.Program, error)

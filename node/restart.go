@@ -87,6 +87,9 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 	if _, err := n.o.Program.Check(ctx, o.Binary); err != nil {
 		return checkFailed("what would run after the restart fails its check: ", err)
 	}
+	if err := n.o.Program.Prepare(o.Binary); err != nil {
+		return checkFailed("what would run after the restart cannot take its place: ", err)
+	}
 	if o.Roll != 0 { // the check took its time
 		if err := n.cluster.HoldsRoll(ctx, o.Roll, o.Epoch); err != nil {
 			return err
@@ -109,23 +112,22 @@ func checkFailed(text string, err error) error {
 
 // vacate prepares a restart in place: the node hands everything over and takes no
 // more connections. It reports false, and the node goes on, if a group would
-// lose its quorum by the restart, or if the binary cannot be put in its place.
+// lose its quorum by the restart, or if the binary is not there any more.
 func (n *node) vacate(run context.Context, door *door, binary string) bool {
 	n.notice(NoticeRestarting)
 	n.enter(ready.Drain)
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
-	if err := n.handOver(ctx); err != nil && run.Err() == nil {
+	err := n.handOver(ctx, func() error { return n.o.Program.Prepare(binary) })
+	if err != nil && run.Err() == nil {
 		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
 		n.stay()
 		return false
 	}
-	// From here on the process ends, one way or the other: whatever starts it next
-	// must start the same.
-	if err := n.install(binary); err != nil {
-		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
-		n.stay()
-		return false
+	// From here on the process ends, one way or the other, as this run gets no other
+	// lease: whatever starts it next must start the same.
+	if err = n.o.Program.Install(binary); err != nil {
+		n.log.ErrorContext(run, "the binary is not put in its place: what stands there is run", "binary", binary, "error", err)
 	}
 	// While the port is open nobody waits: so what must be waited for comes before.
 	flushed := n.flush()
@@ -165,13 +167,6 @@ func (n *node) flush() (done func() bool) {
 			return false
 		}
 	}
-}
-
-func (n *node) install(binary string) error {
-	if binary == "" {
-		return nil
-	}
-	return n.o.Program.Install(binary)
 }
 
 // stay goes on serving after a drain that led nowhere.

@@ -37,6 +37,8 @@ const (
 //	tidal.previous           what stood there before the last one that was put there
 //	.tidal.staged-SHA256     sent here, and not put there
 //	.tidal.sending-RANDOM    on its way here
+//	.tidal.next              what takes its place when the node restarts
+//	.tidal.kept              what stands there now, by another name
 //
 // One takes the place of another by renaming, so that at any moment there is a whole
 // one; a link is replaced, and what it led to stays. Nodes that were called by the same
@@ -46,8 +48,10 @@ type binaries struct {
 	args    []string
 	environ []string
 	levels  api.Levels
+	link    func(from, to string) error // nil: os.Link
 
 	sending sync.Mutex // held while one is sent
+	placing sync.Mutex // held while one is made ready for its place
 	mu      struct {
 		sync.Mutex
 		running  string                 // hash of this process's binary
@@ -95,17 +99,14 @@ func (b *binaries) hashOf(path string, f *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b.mu.Lock()
-	known, ok := b.mu.hashes[path]
-	b.mu.Unlock()
-	if ok && os.SameFile(known.info, info) && known.info.Size() == info.Size() && known.info.ModTime().Equal(info.ModTime()) {
-		return known.sum, nil
+	sum, known := b.hashBefore(info)
+	if !known {
+		h := sha256.New()
+		if _, err = io.Copy(h, f); err != nil {
+			return "", err
+		}
+		sum = hex.EncodeToString(h.Sum(nil))
 	}
-	h := sha256.New()
-	if _, err = io.Copy(h, f); err != nil {
-		return "", err
-	}
-	sum := hex.EncodeToString(h.Sum(nil))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.hashes == nil {
@@ -113,6 +114,18 @@ func (b *binaries) hashOf(path string, f *os.File) (string, error) {
 	}
 	b.mu.hashes[path] = hashed{info, sum}
 	return sum, nil
+}
+
+// hashBefore returns the hash that a file had, under whatever name, if it is as it was.
+func (b *binaries) hashBefore(info fs.FileInfo) (sum string, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.mu.hashes {
+		if os.SameFile(h.info, info) && h.info.Size() == info.Size() && h.info.ModTime().Equal(info.ModTime()) {
+			return h.sum, true
+		}
+	}
+	return "", false
 }
 
 // running returns the hash of what this process runs, whatever stands at its path now.
@@ -285,30 +298,37 @@ func (b *binaries) Stage(ctx context.Context, sum string, content io.Reader) (ap
 // receive stages what is sent, if it is what was announced and can run this node. It is
 // tried before it has the name by which other nodes of the same path would find it.
 func (b *binaries) receive(ctx context.Context, sum string, content io.Reader) (p api.Program, err error) {
+	h := sha256.New()
+	err = b.write(io.TeeReader(content, h), b.staged(sum), func(path string) (err error) {
+		if got := hex.EncodeToString(h.Sum(nil)); got != sum {
+			return &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("the binary that came is %.12s, and %.12s was announced", got, sum)}
+		}
+		p, err = b.try(ctx, path)
+		p.Path = b.staged(sum)
+		return err
+	})
+	return p, err
+}
+
+// write writes a binary, by a name that is no other's until it is whole and approved.
+func (b *binaries) write(content io.Reader, to string, approve func(path string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(b.path), filepath.Base(b.hidden("sending-*")))
 	if err != nil {
-		return p, notWritable(b.path, err)
+		return notWritable(b.path, err)
 	}
-	h := sha256.New()
-	if err = trickle(f, io.TeeReader(content, h)); err == nil {
+	if err = trickle(f, content); err == nil {
 		err = f.Chmod(0o755)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		if got := hex.EncodeToString(h.Sum(nil)); got != sum {
-			err = &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("the binary that came is %.12s, and %.12s was announced", got, sum)}
-		}
+		err = approve(f.Name())
 	}
 	if err == nil {
-		p, err = b.try(ctx, f.Name())
-	}
-	if err == nil {
-		p.Path = b.staged(sum)
-		err = os.Rename(f.Name(), p.Path)
+		err = os.Rename(f.Name(), to)
 	}
 	if err != nil {
-		return p, errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return p, nil
+	return nil
 }
 
 // trickle copies a file to the disk bit by bit. All at once it would hold up the requests
@@ -361,20 +381,78 @@ func (b *binaries) dropStaged(but string) error {
 	return err
 }
 
-// Install implements node.Program.
-func (b *binaries) Install(sum string) error {
+// Prepare implements node.Program.
+func (b *binaries) Prepare(sum string) error {
+	if sum == "" {
+		return nil
+	}
+	b.placing.Lock()
+	defer b.placing.Unlock()
 	from, err := b.find(sum)
 	if err != nil || from == b.path {
 		return err
 	}
+	if err = errors.Join(b.double(from, b.hidden("next")), b.double(b.path, b.hidden("kept"))); err != nil {
+		return notWritable(b.path, err)
+	}
+	return nil
+}
+
+// double gives a binary a second name, unless it has that already. It is a copy where
+// no link can be made: of another user's file none may be, on most machines.
+func (b *binaries) double(from, to string) error {
+	want, err := b.hash(from)
+	if err == nil && want == "" {
+		err = fmt.Errorf("there is no file %s", from)
+	}
+	if err != nil {
+		return err
+	}
+	if got, err := b.hash(to); err != nil || got == want {
+		return err
+	}
+	if err := remove(to); err != nil {
+		return err
+	}
+	link := os.Link
+	if b.link != nil {
+		link = b.link
+	}
+	if link(from, to) == nil {
+		return nil
+	}
+	return b.duplicate(from, to)
+}
+
+// duplicate copies a binary; of a link, where it leads.
+func (b *binaries) duplicate(from, to string) error {
+	if leads, err := os.Readlink(from); err == nil {
+		return os.Symlink(leads, to)
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.write(f, to, func(string) error { return nil }), f.Close())
+}
+
+// Install implements node.Program.
+func (b *binaries) Install(sum string) error {
+	if sum == "" {
+		return nil
+	}
+	if at, err := b.hash(b.path); err != nil || at == sum {
+		return err
+	}
 	next, kept := b.hidden("next"), b.hidden("kept")
-	if err = errors.Join(remove(next), remove(kept)); err != nil {
-		return notWritable(b.path, err)
+	switch got, err := b.hash(next); {
+	case err != nil:
+		return err
+	case got != sum:
+		return fmt.Errorf("%s is not %.12s: it was changed since that was prepared", next, sum)
 	}
-	if err = errors.Join(os.Link(from, next), os.Link(b.path, kept)); err != nil {
-		return notWritable(b.path, err)
-	}
-	if err = os.Rename(kept, b.previous()); err == nil {
+	err := os.Rename(kept, b.previous())
+	if err == nil {
 		err = os.Rename(next, b.path)
 	}
 	if err != nil {

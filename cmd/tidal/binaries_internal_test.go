@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,10 +41,12 @@ func wantFile(t *testing.T, path, want string) {
 }
 
 // TestBinaries: a binary that is sent is checked, takes the place of the one that is
-// there when it is told to, and gives it back.
+// there when it is told to, and gives it back; also where the kernel lets nobody link
+// to what is another user's (fs.protected_hardlinks).
 func TestBinaries(t *testing.T) {
 	a, b := script("1.0", 0), script("1.1", 0)
-	for _, linked := range []bool{false, true} {
+	for i := range 4 {
+		linked, copied := i&1 != 0, i&2 != 0
 		dir := t.TempDir()
 		path := filepath.Join(dir, "ti*dal")
 		at := path
@@ -57,6 +60,9 @@ func TestBinaries(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &binaries{path: path, args: []string{"tidal", "serve"}, environ: os.Environ(), levels: api.Levels{Min: 1, Max: 1}}
+		if copied {
+			x.link = func(string, string) error { return syscall.EPERM }
+		}
 		left, now := x.hidden("sending-1"), x.hidden("sending-2") // of a node that was killed, and of one of the same path
 		for _, file := range []string{left, now} {
 			if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
@@ -85,7 +91,7 @@ func TestBinaries(t *testing.T) {
 		for _, step := range []struct{ sum, now, before string }{
 			{sumOf(b), b, a}, {sumOf(b), b, a}, {sumOf(a), a, b}, {sumOf(b), b, a},
 		} {
-			if err = x.Install(step.sum); err != nil {
+			if err = errors.Join(x.Prepare(step.sum), x.Prepare(step.sum), x.Install(step.sum)); err != nil {
 				t.Fatal(err)
 			}
 			wantFile(t, path, step.now)
@@ -126,7 +132,7 @@ func TestBinariesRefused(t *testing.T) {
 		if _, err := x.Stage(t.Context(), sumOf(content), strings.NewReader(content)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v, want %q", content, err, want)
 		}
-		if err := x.Install(sumOf(content)); api.CodeOf(err) != api.CodeNotFound {
+		if err := x.Prepare(sumOf(content)); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("%.20q was kept: %v", content, err)
 		}
 	}
@@ -146,6 +152,37 @@ func TestBinariesRefused(t *testing.T) {
 	if _, err := x.Stage(t.Context(), sumOf(a), strings.NewReader(a)); api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "--upgrade-to") {
 		t.Errorf("into a folder that takes none: %v", err)
 	}
+}
+
+// TestBinariesArePrepared: once a binary is prepared, nothing that happens to the staged one
+// keeps it from its place; and what is not what was prepared is not put there.
+func TestBinariesArePrepared(t *testing.T) {
+	a, b, c := script("1.0", 0), script("1.1", 0), script("1.2", 0)
+	x := &binaries{path: filepath.Join(t.TempDir(), "tidal"), args: []string{"tidal", "serve"}, environ: os.Environ()}
+	if err := os.WriteFile(x.path, []byte(a), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{b, c} { // the second has the first one go
+		if _, err := x.Stage(t.Context(), sumOf(content), strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Prepare(sumOf(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFile(t, x.path, a)
+	if err := x.Install(sumOf(b)); err == nil || !strings.Contains(err.Error(), "changed since") {
+		t.Errorf("one that is not the prepared one: %v", err)
+	}
+	wantFile(t, x.path, a)
+	if err := os.Remove(x.staged(sumOf(c))); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Install(sumOf(c)); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, x.path, c)
+	wantFile(t, x.previous(), a)
 }
 
 // TestBinariesAreAskedOnce: what a binary is, it is asked once, wherever it stands.

@@ -132,6 +132,21 @@ func TestTwoLeaveAtOnce(t *testing.T) {
 	})
 }
 
+// TestReadyNoMoreOnceItHasLeft: a node that was let go has no lease, whatever it goes on with.
+func TestReadyNoMoreOnceItHasLeft(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.up()
+		c := b.at("c")
+		b.within(5*time.Second, "c is ready", func() bool { return len(c.reasons()) == 0 })
+		b.check(c.leave(b.Context(), 10*time.Second))
+		c.cluster.Stay()
+		b.never(3*time.Second, "c is ready", func() bool {
+			why := c.reasons()
+			return c.cluster.Leased() || c.cluster.Waiting() == "" || len(why) != 1 || why[0].Code != "no-lease"
+		})
+	})
+}
+
 // TestLeaveEndsAtTheDeadline: whoever would take a quorum along is told what, and
 // its own deadline decides.
 func TestLeaveEndsAtTheDeadline(t *testing.T) {

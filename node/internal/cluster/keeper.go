@@ -370,8 +370,12 @@ func (c *Cluster) leaveMeta(ctx context.Context) {
 func (c *Cluster) Leased() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.mu.lease.granted
+	return c.leasedLocked()
 }
+
+// leasedLocked is Leased: an answer that was on its way grants no lease to a run that
+// has withdrawn its own.
+func (c *Cluster) leasedLocked() bool { return c.mu.lease.granted && !c.left.Load() }
 
 // Owned returns how many tables this node owns.
 func (c *Cluster) Owned() int { return len(c.directory.owns()) }

@@ -305,7 +305,7 @@ func (c *Cluster) Ready(in *ready.Input) {
 	in.Heard = 1 + len(c.hears())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in.Leased = c.mu.lease.granted
+	in.Leased = c.leasedLocked()
 	in.Draining = c.claims.wanted(time.Now())
 	in.Meta = ready.Replica{HasLeader: c.metaLeader() != "", Applied: c.gauge.Applied.Load(), Latch: c.mu.meta}
 	in.Meta.Snapshot, in.Meta.Receives = c.o.Receiving(uint64(api.MetaGroup))
@@ -358,6 +358,8 @@ func (c *Cluster) Waiting() string {
 	switch {
 	case c.mu.formation == nil:
 		return c.mu.waiting
+	case c.left.Load():
+		return "this run has withdrawn its lease, and gets no other before it starts again"
 	case !c.mu.lease.granted:
 		why := []string{c.mu.lease.why}
 		for _, node := range slices.Sorted(maps.Keys(c.mu.untold)) {

@@ -1,0 +1,102 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"tidal/node"
+	"tidal/node/api"
+)
+
+// program is what runs after a restart, and what becomes of it.
+type program struct {
+	node.Program
+
+	check            func() // as long as it takes
+	prepare, install failures
+}
+
+// failures are what call after call ends with, until there are no more.
+type failures chan error
+
+func failing(errs ...error) failures {
+	f := make(failures, len(errs))
+	for _, err := range errs {
+		f <- err
+	}
+	return f
+}
+
+func (f failures) next() error {
+	select {
+	case err := <-f:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (p *program) Check(context.Context, string) (api.Program, error) {
+	if p.check != nil {
+		p.check()
+	}
+	return api.Program{}, nil
+}
+
+func (p *program) Prepare(string) error { return p.prepare.next() }
+
+func (p *program) Install(string) error { return p.install.next() }
+
+// restarts orders a restart of a node, and returns the status of the answer.
+func (c *trio) restarts(id string) (status int, body string) {
+	c.t.Helper()
+	code, b, _ := c.do(http.MethodPost, id, "/v1/node/restart", []byte(`{}`))
+	return code, string(b)
+}
+
+// becomes waits until a node has ended for its next run.
+func (c *trio) becomes(id string) {
+	c.t.Helper()
+	select {
+	case err := <-c.ctl[id].done:
+		next, ok := errors.AsType[*node.RestartError](err)
+		if !ok {
+			c.t.Fatalf("node %s ended with %v", id, err)
+		}
+		if err = next.Close(); err != nil {
+			c.t.Error(err)
+		}
+		delete(c.ctl, id)
+	case <-time.After(30 * time.Second):
+		_, health, _ := c.do(http.MethodGet, id, "/health", nil)
+		c.t.Fatalf("node %s does not restart: %s", id, health)
+	}
+}
+
+// TestRestartWithoutItsBinary: what keeps a binary from its place is found while the node
+// can still go on as it was. After that it restarts, with whatever stands there.
+func TestRestartWithoutItsBinary(t *testing.T) {
+	gone := errors.New("it is gone")
+	p := &program{prepare: failing(gone, nil, gone), install: failing(gone)}
+	c := newTrio(t, "a")
+	c.runs = p
+	c.start("a")
+	c.ready("a")
+	if status, body := c.restarts("a"); status != http.StatusConflict {
+		t.Errorf("it cannot be put there: %d %s", status, body)
+	}
+	if status, body := c.restarts("a"); status != http.StatusAccepted {
+		t.Fatalf("restart: %d %s", status, body)
+	}
+	c.await("it is gone before the node is", func() (bool, string) { return len(p.prepare) == 0, "" })
+	c.await("the node goes on, and is told to restart", func() (bool, string) {
+		status, body := c.restarts("a")
+		return status == http.StatusAccepted, body
+	})
+	c.becomes("a")
+	c.start("a")
+	c.ready("a")
+}
