@@ -281,6 +281,8 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 			stops = true
 		case binary := <-n.restart.wanted:
 			stops = n.vacate(run, door, binary)
+		case <-n.cluster.Gone(): // by an order that this node had given up
+			stops = n.vacate(run, door, n.restart.last)
 		}
 	}
 	n.enter(ready.Stop)

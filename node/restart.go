@@ -46,6 +46,7 @@ func (e *RestartError) Close() error { return errors.Join(e.Port.Close(), e.Lock
 type restart struct {
 	wanted  chan string            // the binary to run, "" for the one at its path; capacity 1
 	ordered atomic.Pointer[string] // the same, until the node goes on instead; nil: none is
+	last    string                 // the last that was obeyed; life's own
 	port    *os.File               // once the node takes no more connections
 	shut    time.Time              // since when
 	late    chan struct{}          // closed when closing has taken too long
@@ -112,20 +113,25 @@ func checkFailed(text string, err error) error {
 
 // vacate prepares a restart in place: the node hands everything over and takes no
 // more connections. It reports false, and the node goes on, if a group would
-// lose its quorum by the restart, or if the binary is not there any more.
+// lose its quorum by the restart, or if the binary is not there any more; but not
+// once the lease is gone, as this run gets no other.
 func (n *node) vacate(run context.Context, door *door, binary string) bool {
 	n.notice(NoticeRestarting)
 	n.enter(ready.Drain)
+	n.restart.last = binary
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
 	err := n.handOver(ctx, func() error { return n.o.Program.Prepare(binary) })
 	if err != nil && run.Err() == nil {
-		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
-		n.stay()
-		return false
+		if !n.cluster.HasLeft(run) {
+			n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
+			n.stay()
+			return false
+		}
+		n.log.WarnContext(run, "the lease is withdrawn: the restart goes on", "error", err)
 	}
-	// From here on the process ends, one way or the other, as this run gets no other
-	// lease: whatever starts it next must start the same.
+	// From here on the process ends, one way or the other: whatever starts it next must
+	// start the same.
 	if err = n.o.Program.Install(binary); err != nil {
 		n.log.ErrorContext(run, "the binary is not put in its place: what stands there is run", "binary", binary, "error", err)
 	}

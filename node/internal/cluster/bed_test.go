@@ -39,6 +39,7 @@ type bed struct {
 		sync.Mutex
 		at    map[string]string // URL to node
 		block func(from, to string, m wire.Method) bool
+		lose  func(from string, m wire.Method) bool // the answer to a call
 	}
 }
 
@@ -240,6 +241,18 @@ func (b *bed) block(f func(from, to string, m wire.Method) bool) {
 	b.mu.block = f
 }
 
+func (b *bed) lose(f func(from string, m wire.Method) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.lose = f
+}
+
+func (b *bed) loses(from string, m wire.Method) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.lose != nil && b.mu.lose(from, m)
+}
+
 func (b *bed) isolate(id string) {
 	b.block(func(from, to string, _ wire.Method) bool { return (from == id) != (to == id) })
 }
@@ -298,7 +311,12 @@ func (w network) Call(ctx context.Context, id string, m wire.Method, payload []b
 	if err := w.r.meet(to, wire.ConnCall); err != nil {
 		return nil, err
 	}
-	return to.serve(ctx, w.r.cluster.Hello(wire.ConnCall), m, payload)
+	answer, err := to.serve(ctx, w.r.cluster.Hello(wire.ConnCall), m, payload)
+	if w.r.n.bed.loses(w.r.n.id, m) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return answer, err
 }
 
 // serve answers a call until its caller gives up or the node ends.

@@ -121,6 +121,7 @@ type Cluster struct {
 	changed signal
 	drain   atomic.Bool         // this node stops, or a claim on its drain lasts
 	left    atomic.Bool         // the lease is withdrawn: there will be no other
+	gone    chan struct{}       // closed when left is set
 	claims  claims              // of operators, on the drain
 	exits   chan struct{}       // capacity 1: held while a node is let go
 	asked   asked               // who asks to be let go, at the meta leader
@@ -175,7 +176,7 @@ type leaseState struct {
 
 // New returns a Cluster that does nothing until Run.
 func New(o Options) *Cluster {
-	c := &Cluster{o: o, formed: make(chan struct{}), ready: make(chan struct{}), exits: make(chan struct{}, 1)}
+	c := &Cluster{o: o, formed: make(chan struct{}), ready: make(chan struct{}), exits: make(chan struct{}, 1), gone: make(chan struct{})}
 	c.view.Store(&meta.View{})
 	c.metaNow.Store(&rafthost.State{})
 	c.changed.ch = make(chan struct{})

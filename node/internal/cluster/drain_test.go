@@ -147,6 +147,52 @@ func TestReadyNoMoreOnceItHasLeft(t *testing.T) {
 	})
 }
 
+// TestLetGoWithoutAnAnswer: a node that is let go and does not hear of it learns that its
+// lease is gone, and says so: it would wait for another for ever.
+func TestLetGoWithoutAnAnswer(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.up()
+		c := b.at("c").cluster
+		if c.HasLeft(b.Context()) {
+			t.Error("c has left before it was let go")
+		}
+		b.lose(func(from string, m wire.Method) bool { return from == "c" && m == wire.MethodWithdraw })
+		if err := b.at("c").leave(b.Context(), 10*time.Second); err != nil {
+			t.Errorf("not let go: %v", err)
+		}
+	})
+}
+
+// TestLetGoUnseen: the same, if the node is cut off before it learns it: it means to stay,
+// and must end when it is back.
+func TestLetGoUnseen(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.up()
+		c := b.at("c").cluster
+		c.Drain(b.Context())
+		b.lose(func(string, wire.Method) bool { return true })
+		b.block(func(from, to string, m wire.Method) bool {
+			return (from == "c") != (to == "c") && m != wire.MethodWithdraw
+		})
+		ctx, cancel := context.WithTimeout(b.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := c.AwaitLeave(ctx); err == nil || c.HasLeft(b.Context()) {
+			t.Fatalf("c knows of it: %v", err)
+		}
+		if b.at("a").holds("c") {
+			t.Fatal("c was not let go")
+		}
+		c.Stay()
+		b.lose(nil)
+		b.block(nil)
+		select {
+		case <-c.Gone():
+		case <-time.After(10 * time.Second):
+			t.Errorf("c goes on: %s", b.say())
+		}
+	})
+}
+
 // TestLeaveEndsAtTheDeadline: whoever would take a quorum along is told what, and
 // its own deadline decides.
 func TestLeaveEndsAtTheDeadline(t *testing.T) {

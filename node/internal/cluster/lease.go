@@ -114,7 +114,7 @@ func (c *Cluster) renewLease(ctx context.Context) error {
 	if c.admitted() && !c.awaitMeta(ctx) {
 		return nil // a newcomer that knows no tables yet must not answer for them
 	}
-	for ctx.Err() == nil && !c.left.Load() {
+	for ctx.Err() == nil && !c.Left() {
 		change := c.changed.wait()
 		r, err := c.renewOnce(ctx)
 		switch code := api.CodeOf(err); {

@@ -21,6 +21,7 @@ const (
 	askStands  = 2 * time.Second        // how long one counts
 	doubtStand = 5 * time.Second        // how long a withdrawal whose end is unknown counts as done
 	aloneFor   = time.Second            // how long there must be nobody to ask before a node goes unasked
+	knowMost   = 3 * time.Second        // for finding out whether this node was let go
 )
 
 // asked is who asks the meta leader to be let go, and who may have been without
@@ -143,11 +144,12 @@ func (c *Cluster) routedTo(node string, but map[api.TableID]bool) string {
 // would lose its quorum by that: the meta leader decides, one node at a time, so
 // that nodes told to stop at once go one after the other. A node without which no
 // quorum is lost, since none is left, goes unasked: nobody can let it go. The error
-// is that of the last try when ctx ended.
+// is that of the last try when ctx ended; the lease may be gone all the same, see
+// HasLeft.
 func (c *Cluster) AwaitLeave(ctx context.Context) error {
 	var last error
 	var alone time.Time // since when; zero: it is not
-	for c.Formed() {
+	for c.Formed() && !c.Left() {
 		change := c.changed.wait()
 		switch {
 		case !c.alone():
@@ -156,13 +158,13 @@ func (c *Cluster) AwaitLeave(ctx context.Context) error {
 			alone = time.Now()
 		case time.Since(alone) >= aloneFor:
 			c.o.Log.InfoContext(ctx, "going unasked: no quorum is left that this node could take with it")
-			c.left.Store(true)
+			c.leaves()
 			return nil
 		}
 		err := c.askLeave(ctx)
 		if err == nil {
-			c.left.Store(true)
-			break
+			c.leaves()
+			return nil
 		}
 		if ctx.Err() == nil || last == nil {
 			if last == nil || publicCause(last) != publicCause(err) {
@@ -170,11 +172,41 @@ func (c *Cluster) AwaitLeave(ctx context.Context) error {
 			}
 			last = err
 		}
-		if c.sleep(ctx, askAgain, change) {
+		if c.sleep(ctx, askAgain, change) && !c.Left() {
 			return last
 		}
 	}
 	return nil
+}
+
+// Left reports whether this run's lease is withdrawn, as far as is known here. It may be
+// though nobody has said so: the answer can be lost, or come too late.
+func (c *Cluster) Left() bool {
+	if m, known := c.View().Member(c.o.Node); known && m.Left && m.Last == c.o.Identity.Incarnation {
+		c.leaves()
+	}
+	return c.left.Load()
+}
+
+func (c *Cluster) leaves() {
+	if !c.left.Swap(true) {
+		close(c.gone)
+	}
+}
+
+// Gone returns a channel that is closed once Left is noticed to be true. A run that
+// meant to stay must end then: it gets no other lease.
+func (c *Cluster) Gone() <-chan struct{} { return c.gone }
+
+// HasLeft is Left as the meta group knows it, if that can be found out in some seconds.
+// A withdrawal that is still on its way there it cannot see.
+func (c *Cluster) HasLeft(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, knowMost)
+	defer cancel()
+	if err := c.Fresh(ctx); err != nil {
+		c.o.Log.WarnContext(ctx, "whether the lease is withdrawn is not known", "error", err)
+	}
+	return c.Left()
 }
 
 // alone reports whether the meta group has no leader, and no group of which this
@@ -343,7 +375,7 @@ func shortOf(voters []string, node string, stays map[string]bool) string {
 // Withdraw ends this node's lease, if AwaitLeave has not, as the last thing that
 // it says.
 func (c *Cluster) Withdraw(ctx context.Context) {
-	if !c.Formed() || c.left.Load() {
+	if !c.Formed() || c.Left() {
 		return
 	}
 	cmd := &wire.MetaCommand{Kind: wire.MetaWithdrawLease, ID: newID(), Incarnation: c.o.Identity.Incarnation}
