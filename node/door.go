@@ -55,10 +55,8 @@ type fileListener interface {
 
 var errNoSocket = errors.New("the port is no socket of the system")
 
-// shutKeeping stops taking connections in, and returns a descriptor that keeps
-// the socket open. Whoever accepts has come back for another connection by then: the
-// last one that Accept had got is known to it, and is not closed unseen.
-func (d *door) shutKeeping() (*os.File, error) {
+// keep returns a descriptor that keeps the socket open.
+func (d *door) keep() (*os.File, error) {
 	l, ok := d.Listener.(fileListener)
 	if !ok {
 		return nil, errNoSocket
@@ -67,10 +65,21 @@ func (d *door) shutKeeping() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep the port: %w", err)
 	}
+	return f, nil
+}
+
+// shutIn stops taking connections in. Whoever accepts has come back for another
+// connection by then: the last one that Accept had got is known to it, and is not closed
+// unseen.
+func (d *door) shutIn() error {
+	l, ok := d.Listener.(fileListener)
+	if !ok {
+		return errNoSocket
+	}
 	close(d.shut)
 	// A connection that Accept has already got is served.
-	if err = l.SetDeadline(time.Unix(1, 0)); err != nil {
-		return nil, errors.Join(fmt.Errorf("stop taking connections in: %w", err), f.Close())
+	if err := l.SetDeadline(time.Unix(1, 0)); err != nil {
+		return fmt.Errorf("stop taking connections in: %w", err)
 	}
 	t := time.NewTimer(stillMost)
 	defer t.Stop()
@@ -78,5 +87,5 @@ func (d *door) shutKeeping() (*os.File, error) {
 	case <-d.still:
 	case <-t.C:
 	}
-	return f, nil
+	return nil
 }

@@ -26,11 +26,7 @@ func TestDoorWaitsForTheLastOne(t *testing.T) {
 	defer got.Close()
 	shut := make(chan error, 1)
 	go func() {
-		f, err := d.shutKeeping()
-		if err == nil {
-			err = f.Close()
-		}
-		shut <- err
+		shut <- d.shutIn()
 	}()
 	<-d.shut
 	select {

@@ -73,6 +73,7 @@ type node struct {
 	router  *router.Router
 	server  *server.Server
 	cut     context.CancelCauseFunc // ends the requests of clients that are left
+	door    *door                   // once it listens
 	meters  *meters
 	events  *events
 	started time.Time
@@ -260,7 +261,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 	n.refuseRevoked(run) // as far as this disk knows
 	pause(run, n.o.Faults.ListenDelay)
 	n.enter(ready.Listen)
-	web, door, err := n.listen(run, g)
+	web, err := n.listen(run, g)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
@@ -280,9 +281,9 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 			n.leave(run)
 			stops = true
 		case binary := <-n.restart.wanted:
-			stops = n.vacate(run, door, binary)
+			stops = n.vacate(run, binary)
 		case <-n.cluster.Gone(): // by an order that this node had given up
-			stops = n.vacate(run, door, n.restart.last)
+			stops = n.vacate(run, n.restart.last)
 		}
 	}
 	n.enter(ready.Stop)
@@ -323,13 +324,13 @@ func (n *node) awaitLease(ctx, run context.Context) {
 
 // listen binds the port and serves it. Until the node has started, requests
 // wait for the routes that peers will tell.
-func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *door, error) {
+func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, error) {
 	bound, err := n.o.Listen(run, "tcp", n.o.Config.Node.Listen)
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen on %s: %w", n.o.Config.Node.Listen, err)
+		return nil, fmt.Errorf("listen on %s: %w", n.o.Config.Node.Listen, err)
 	}
-	door := newDoor(bound)
-	var l net.Listener = door
+	n.door = newDoor(bound)
+	var l net.Listener = n.door
 	if n.keys != nil {
 		l = &shaking{Listener: l, conf: n.keys.ServerTLS(), shake: func(c *tls.Conn) {
 			_ = c.HandshakeContext(context.WithoutCancel(run)) // who serves the connection ends it, and hears of it
@@ -346,7 +347,7 @@ func (n *node) listen(run context.Context, g *errgroup.Group) (*http.Server, *do
 		return nil
 	})
 	n.log.InfoContext(run, "listening", "address", l.Addr().String(), "advertise", n.o.Config.Node.Advertise)
-	return web, door, nil
+	return web, nil
 }
 
 // leave hands everything over and goes on answering until nobody asks any more.

@@ -24,6 +24,10 @@ const (
 	storageLeft = 500 * time.Millisecond  // of closeMost, that the storage gets at least
 )
 
+// ErrPort says that a node that has withdrawn its lease for a restart in place could not
+// keep its port. The process must end, so that somebody starts it anew.
+var ErrPort = errors.New("the port cannot be kept for a restart in place")
+
 // ErrSlowClose says that a node that was to restart in place could not close in
 // time. The process must end, so that somebody starts it anew.
 var ErrSlowClose = errors.New("closing took too long for a restart in place")
@@ -48,6 +52,7 @@ type restart struct {
 	ordered atomic.Pointer[string] // the same, until the node goes on instead; nil: none is
 	last    string                 // the last that was obeyed; life's own
 	port    *os.File               // once the node takes no more connections
+	failed  error                  // why there is none; nil: the process simply stops
 	shut    time.Time              // since when
 	late    chan struct{}          // closed when closing has taken too long
 }
@@ -85,6 +90,9 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 	if err := n.cluster.MayOrder(o); err != nil {
 		return err
 	}
+	if err := n.mayKeepPort(); err != nil {
+		return checkFailed("this node cannot be restarted in place now: ", err)
+	}
 	if _, err := n.o.Program.Check(ctx, o.Binary); err != nil {
 		return checkFailed("what would run after the restart fails its check: ", err)
 	}
@@ -103,6 +111,15 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 	return nil
 }
 
+// mayKeepPort finds out whether the port can outlive this run.
+func (n *node) mayKeepPort() error {
+	port, err := n.door.keep()
+	if err != nil {
+		return err
+	}
+	return port.Close()
+}
+
 // checkFailed is what is said of a binary that cannot run this node.
 func checkFailed(text string, err error) error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
@@ -115,16 +132,20 @@ func checkFailed(text string, err error) error {
 // more connections. It reports false, and the node goes on, if a group would
 // lose its quorum by the restart, or if the binary is not there any more; but not
 // once the lease is gone, as this run gets no other.
-func (n *node) vacate(run context.Context, door *door, binary string) bool {
+func (n *node) vacate(run context.Context, binary string) bool {
 	n.notice(NoticeRestarting)
-	n.enter(ready.Drain)
+	n.enter(ready.Drain) // from here on no order is taken for this one
 	n.restart.last = binary
+	port, err := n.door.keep()
+	if err != nil {
+		return n.unkept(run, err)
+	}
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
-	err := n.handOver(ctx, func() error { return n.o.Program.Prepare(binary) })
+	err = n.handOver(ctx, func() error { return n.o.Program.Prepare(binary) })
 	if err != nil && run.Err() == nil {
 		if !n.cluster.HasLeft(run) {
-			n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
+			n.log.ErrorContext(run, "no restart in place: the node goes on", "error", errors.Join(err, port.Close()))
 			n.stay()
 			return false
 		}
@@ -141,9 +162,8 @@ func (n *node) vacate(run context.Context, door *door, binary string) bool {
 	n.await(run, thinMost, func(silence time.Duration) bool { return flushed() && n.server.Settled(silence) })
 	n.server.Draining()
 	n.await(run, settleMost, n.server.Settled)
-	port, err := door.shutKeeping()
-	if err != nil {
-		n.log.ErrorContext(run, "the port cannot be kept: the process stops", "error", err)
+	if err = n.door.shutIn(); err != nil {
+		n.restart.failed = errors.Join(fmt.Errorf("%w: %w", ErrPort, err), port.Close())
 		return true
 	}
 	n.restart.port, n.restart.shut = port, time.Now()
@@ -151,6 +171,18 @@ func (n *node) vacate(run context.Context, door *door, binary string) bool {
 	n.await(run, closeMost-storageLeft, n.server.Quiet)
 	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
 	return true
+}
+
+// unkept gives up a restart in place whose port cannot be kept. It reports true, and the
+// process ends, if the lease is gone.
+func (n *node) unkept(run context.Context, err error) bool {
+	if n.cluster.Left() {
+		n.restart.failed = fmt.Errorf("%w: %w", ErrPort, err)
+		return true
+	}
+	n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
+	n.stay()
+	return false
 }
 
 // flush has the database written into tables, for the next run to open it sooner, and
@@ -212,7 +244,7 @@ func (n *node) pass() *RestartError {
 func (n *node) closeAll() error {
 	next := n.pass()
 	if next == nil {
-		return n.closeStorage()
+		return errors.Join(n.restart.failed, n.closeStorage())
 	}
 	failed, err := n.carry(n.db.Close)
 	switch {

@@ -3,7 +3,10 @@ package node_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +101,66 @@ func TestRestartWithoutItsBinary(t *testing.T) {
 	})
 	c.becomes("a")
 	c.start("a")
+	c.ready("a")
+}
+
+// socket is a port whose descriptor cannot always be had.
+type socket struct {
+	*net.TCPListener
+
+	file failures
+}
+
+func (s socket) File() (*os.File, error) {
+	if err := s.file.next(); err != nil {
+		return nil, err
+	}
+	return s.TCPListener.File()
+}
+
+// TestRestartWithoutItsPort: a node whose port cannot be kept says so, and goes on: nobody
+// would start a process anew that has ended as if it were told to.
+func TestRestartWithoutItsPort(t *testing.T) {
+	many := errors.New("too many open files")
+	file := failing(many, nil, many)
+	c := newTrio(t, "a")
+	c.runs = &program{}
+	c.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+		l, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return socket{l.(*net.TCPListener), file}, nil
+	}
+	c.start("a")
+	c.ready("a")
+	if status, body := c.restarts("a"); status != http.StatusConflict || !strings.Contains(body, many.Error()) {
+		t.Errorf("it cannot be kept: %d %s", status, body)
+	}
+	if status, body := c.restarts("a"); status != http.StatusAccepted {
+		t.Fatalf("restart: %d %s", status, body)
+	}
+	c.await("it cannot be kept any more", func() (bool, string) { return len(file) == 0, "" })
+	c.ready("a")
+	c.await("the node goes on, and is told to restart", func() (bool, string) {
+		status, body := c.restarts("a")
+		return status == http.StatusAccepted, body
+	})
+	c.becomes("a")
+}
+
+// TestRestartWithoutASocket: a port that is no socket cannot outlive the process.
+func TestRestartWithoutASocket(t *testing.T) {
+	c := newTrio(t, "a")
+	c.runs = &program{}
+	c.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+		l, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+		return struct{ net.Listener }{l}, err
+	}
+	c.start("a")
+	c.ready("a")
+	if status, body := c.restarts("a"); status != http.StatusConflict || !strings.Contains(body, "no socket") {
+		t.Errorf("restart: %d %s", status, body)
+	}
 	c.ready("a")
 }

@@ -101,7 +101,7 @@ func (a *app) serve(c *cli.Context) error {
 		return withCode(exitLocked, err)
 	case errors.Is(err, node.ErrSetup):
 		return withCode(exitConfig, err)
-	case errors.Is(err, node.ErrSlowClose):
+	case errors.Is(err, node.ErrSlowClose), errors.Is(err, node.ErrPort):
 		return withCode(exitFailed, err)
 	case errors.Is(err, node.ErrStalled):
 		return withHint(withCode(exitFailed, err), "the log has what every goroutine did; start the node again once its disk answers")
