@@ -281,9 +281,9 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 			n.leave(run)
 			stops = true
 		case binary := <-n.restart.wanted:
-			stops = n.vacate(run, binary)
+			stops = n.vacate(ctx, run, binary)
 		case <-n.cluster.Gone(): // by an order that this node had given up
-			stops = n.vacate(run, n.restart.last)
+			stops = n.vacate(ctx, run, n.restart.last)
 		}
 	}
 	n.enter(ready.Stop)
@@ -356,8 +356,13 @@ func (n *node) leave(run context.Context) {
 	n.enter(ready.Drain)
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
-	if err := n.handOver(ctx, func() error { return nil }); err != nil {
-		n.log.WarnContext(run, "the node stops though a quorum may go with it: its time is over", "error", err)
+	n.part(ctx, n.handOver(ctx, func() error { return nil }))
+}
+
+// part goes on answering after a hand-over until nobody asks any more.
+func (n *node) part(ctx context.Context, err error) {
+	if err != nil {
+		n.log.WarnContext(ctx, "the node stops though a quorum may go with it: its time is over", "error", err)
 	}
 	n.flush() // Close waits for it
 	n.server.Draining()

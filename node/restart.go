@@ -131,8 +131,9 @@ func checkFailed(text string, err error) error {
 // vacate prepares a restart in place: the node hands everything over and takes no
 // more connections. It reports false, and the node goes on, if a group would
 // lose its quorum by the restart, or if the binary is not there any more; but not
-// once the lease is gone, as this run gets no other.
-func (n *node) vacate(run context.Context, binary string) bool {
+// once the lease is gone, as this run gets no other. When stop ends, it becomes a stop,
+// with what is left of its time.
+func (n *node) vacate(stop, run context.Context, binary string) bool {
 	n.notice(NoticeRestarting)
 	n.enter(ready.Drain) // from here on no order is taken for this one
 	n.restart.last = binary
@@ -142,35 +143,65 @@ func (n *node) vacate(run context.Context, binary string) bool {
 	}
 	ctx, cancel := context.WithTimeout(run, drainBudget)
 	defer cancel()
-	err = n.handOver(ctx, func() error { return n.o.Program.Prepare(binary) })
-	if err != nil && run.Err() == nil {
-		if !n.cluster.HasLeft(run) {
-			n.log.ErrorContext(run, "no restart in place: the node goes on", "error", errors.Join(err, port.Close()))
-			n.stay()
-			return false
+	err = n.handOver(ctx, func() (err error) {
+		if stop.Err() == nil {
+			err = n.o.Program.Prepare(binary)
 		}
+		return err
+	})
+	switch {
+	case stop.Err() != nil:
+		return n.stopInstead(ctx, port, err)
+	case err == nil || run.Err() != nil:
+	case n.cluster.HasLeft(run):
 		n.log.WarnContext(run, "the lease is withdrawn: the restart goes on", "error", err)
+	default:
+		n.log.ErrorContext(run, "no restart in place: the node goes on", "error", errors.Join(err, port.Close()))
+		n.stay()
+		return false
 	}
 	// From here on the process ends, one way or the other: whatever starts it next must
 	// start the same.
 	if err = n.o.Program.Install(binary); err != nil {
 		n.log.ErrorContext(run, "the binary is not put in its place: what stands there is run", "binary", binary, "error", err)
 	}
+	waits, ended := context.WithCancel(run)
+	defer ended()
+	defer context.AfterFunc(stop, ended)()
 	// While the port is open nobody waits: so what must be waited for comes before.
 	flushed := n.flush()
 	n.server.Thin()
-	n.await(run, thinMost, func(silence time.Duration) bool { return flushed() && n.server.Settled(silence) })
+	n.await(waits, thinMost, func(silence time.Duration) bool { return flushed() && n.server.Settled(silence) })
 	n.server.Draining()
-	n.await(run, settleMost, n.server.Settled)
-	if err = n.door.shutIn(); err != nil {
+	n.await(waits, settleMost, n.server.Settled)
+	if stop.Err() != nil {
+		return n.stopInstead(ctx, port, nil)
+	}
+	n.shutPort(waits, port)
+	return true
+}
+
+// stopInstead ends what was to be a restart in place as a stop. It reports true.
+func (n *node) stopInstead(ctx context.Context, port *os.File, err error) bool {
+	n.notice(NoticeStopping)
+	n.part(ctx, err)
+	if err = port.Close(); err != nil {
+		n.log.WarnContext(ctx, "close the port", "error", err)
+	}
+	return true
+}
+
+// shutPort takes no more connections in, and waits until those that there are have
+// ended.
+func (n *node) shutPort(waits context.Context, port *os.File) {
+	if err := n.door.shutIn(); err != nil {
 		n.restart.failed = errors.Join(fmt.Errorf("%w: %w", ErrPort, err), port.Close())
-		return true
+		return
 	}
 	n.restart.port, n.restart.shut = port, time.Now()
 	time.AfterFunc(closeMost, func() { close(n.restart.late) })
-	n.await(run, closeMost-storageLeft, n.server.Quiet)
-	n.log.InfoContext(run, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
-	return true
+	n.await(waits, closeMost-storageLeft, n.server.Quiet)
+	n.log.InfoContext(waits, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
 }
 
 // unkept gives up a restart in place whose port cannot be kept. It reports true, and the

@@ -20,6 +20,7 @@ type program struct {
 
 	check            func() // as long as it takes
 	prepare, install failures
+	step             func(what string) // before it
 }
 
 // failures are what call after call ends with, until there are no more.
@@ -49,9 +50,19 @@ func (p *program) Check(context.Context, string) (api.Program, error) {
 	return api.Program{}, nil
 }
 
-func (p *program) Prepare(string) error { return p.prepare.next() }
+func (p *program) Prepare(string) error {
+	if p.step != nil {
+		p.step("prepare")
+	}
+	return p.prepare.next()
+}
 
-func (p *program) Install(string) error { return p.install.next() }
+func (p *program) Install(string) error {
+	if p.step != nil {
+		p.step("install")
+	}
+	return p.install.next()
+}
 
 // restarts orders a restart of a node, and returns the status of the answer.
 func (c *trio) restarts(id string) (status int, body string) {
@@ -163,4 +174,47 @@ func TestRestartWithoutASocket(t *testing.T) {
 		t.Errorf("restart: %d %s", status, body)
 	}
 	c.ready("a")
+}
+
+// TestStopDuringARestart: whoever tells a node to stop does not wait for the end of a
+// restart in place, however slow a client of it is.
+func TestStopDuringARestart(t *testing.T) {
+	for _, when := range []string{"prepare", "install"} {
+		t.Run(when, func(t *testing.T) {
+			var steps []string
+			stop := make(chan context.CancelFunc, 1)
+			c := newTrio(t, "a")
+			c.runs = &program{step: func(what string) {
+				steps = append(steps, what)
+				if len(steps) > 1 && what == when { // the first is the order's
+					(<-stop)()
+				}
+			}}
+			c.start("a")
+			stop <- c.ctl["a"].stop
+			c.ready("a")
+			slow, err := net.Dial("tcp", c.ports["a"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer slow.Close()
+			if _, err = slow.Write([]byte("PUT /v1/tables/t/rows/k HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			if status, body := c.restarts("a"); status != http.StatusAccepted {
+				t.Fatalf("restart: %d %s", status, body)
+			}
+			if err = <-c.ctl["a"].done; err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			delete(c.ctl, "a")
+			if took := time.Since(begun); took > 8*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if last := steps[len(steps)-1]; last != when {
+				t.Errorf("after the stop came %s", last)
+			}
+		})
+	}
 }
