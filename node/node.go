@@ -287,7 +287,7 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 		}
 	}
 	n.enter(ready.Stop)
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBudget)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.endBudget())
 	defer cancel()
 	if run.Err() == nil {
 		n.cluster.Withdraw(end)

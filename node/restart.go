@@ -16,12 +16,13 @@ import (
 
 // Times of a restart in place.
 const (
-	silence     = time.Second             // a connection that has not spoken for so long may be closed
-	thinMost    = 1500 * time.Millisecond // for connections from before to end, while later ones go on, and for a flush
-	settleMost  = 3 * time.Second         // for connections to end while others are still taken
-	closeMost   = 10 * time.Second        // for closing; then the process ends instead
-	quietLook   = 2 * time.Millisecond    // how often the connections are looked at
-	storageLeft = 500 * time.Millisecond  // of closeMost, that the storage gets at least
+	silence    = time.Second             // a connection that has not spoken for so long may be closed
+	thinMost   = 1500 * time.Millisecond // for connections from before to end, while later ones go on, and for a flush
+	settleMost = 3 * time.Second         // for connections to end while others are still taken
+	closeMost  = 10 * time.Second        // for closing; then the process ends instead
+	quietLook  = 2 * time.Millisecond    // how often the connections are looked at
+	endMost    = 5 * time.Second         // of closeMost, for connections to end; then they are cut
+	endLeft    = 500 * time.Millisecond  // of endMost, for the last answers
 )
 
 // ErrPort says that a node that has withdrawn its lease for a restart in place could not
@@ -200,7 +201,7 @@ func (n *node) shutPort(waits context.Context, port *os.File) {
 	}
 	n.restart.port, n.restart.shut = port, time.Now()
 	time.AfterFunc(closeMost, func() { close(n.restart.late) })
-	n.await(waits, closeMost-storageLeft, n.server.Quiet)
+	n.await(waits, endMost-endLeft, n.server.Quiet)
 	n.log.InfoContext(waits, "connections ended", "left", n.server.Connections(), "duration", time.Since(n.restart.shut))
 }
 
@@ -214,6 +215,16 @@ func (n *node) unkept(run context.Context, err error) bool {
 	n.log.ErrorContext(run, "no restart in place: the node goes on", "error", err)
 	n.stay()
 	return false
+}
+
+// endBudget is how long what is in flight at the end may take. Whoever connects after
+// the port is shut waits meanwhile, and must not for longer than the patience: one slow
+// client of many is cut before.
+func (n *node) endBudget() time.Duration {
+	if n.restart.shut.IsZero() {
+		return closeBudget
+	}
+	return min(closeBudget, time.Until(n.restart.shut.Add(endMost)))
 }
 
 // flush has the database written into tables, for the next run to open it sooner, and

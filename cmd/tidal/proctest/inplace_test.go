@@ -1,8 +1,10 @@
 package proctest_test
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -144,6 +146,46 @@ func (w *writer) stay(i int, think func() time.Duration) {
 		r.took = time.Since(w.f.began) - r.at
 		w.writes = append(w.writes, r)
 		timer.Reset(think())
+	}
+}
+
+// TestInPlaceSlowClient: one request that takes for ever does not keep a node from its next
+// run, nor those who come anew from their answers.
+func TestInPlaceSlowClient(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, clusterOptions{})
+	c.startAll(t)
+	c.createTables(t, 1)
+	n := c.nodes[0]
+	pid, was := n.cmd.Process.Pid, c.local(t, 0).Incarnation
+	slow, err := tls.Dial("tcp", n.listen, c.tls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = slow.Close() }()
+	_, err = io.WriteString(slow, "PUT /v1/tables/t0/rows/slow HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n")
+	go drip(slow, "v", time.Minute, err) // until it is cut
+	if a := c.must(t, 0, http.MethodPost, "/v1/node/restart", "", nil); a.status != http.StatusAccepted {
+		t.Fatalf("restart in place: %s", a)
+	}
+	longest, now := time.Duration(0), was
+	for i, began := 0, time.Now(); now == was; i++ {
+		if time.Since(began) > 40*time.Second {
+			t.Fatalf("still %s", was)
+		}
+		asked := time.Now()
+		a := c.must(t, 0, http.MethodPut, fmt.Sprintf("/v1/tables/t0/rows/n%d", i), "v", nil)
+		now = c.local(t, 0).Incarnation
+		if longest = max(longest, time.Since(asked)); a.status/100 != 2 {
+			t.Errorf("after %v: %s", time.Since(began), a)
+		}
+	}
+	t.Logf("the longest wait was %v", longest)
+	if longest > api.Patience {
+		t.Errorf("a newcomer waited %v", longest)
+	}
+	if !n.running() || n.cmd.Process.Pid != pid {
+		t.Error("the process is another one, or none")
 	}
 }
 

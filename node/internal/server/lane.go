@@ -185,6 +185,9 @@ func (l *lane) more(n int, patience time.Duration) ([]byte, error) {
 		if err := l.nc.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return nil, err
 		}
+		if l.ending.Load() { // which was set before end set its deadline
+			return nil, errStreamEnded
+		}
 	}
 	if _, err := l.br.Peek(n); err != nil {
 		return nil, err

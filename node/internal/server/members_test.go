@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"tidal/node/api"
 )
@@ -71,4 +73,18 @@ func TestCheckTable(t *testing.T) {
 	if p := problemOf(t, g.ask(http.MethodPost, "/v1/tables/t/check", "")); p.Code != api.CodeTableNotFound {
 		t.Errorf("%+v", p)
 	}
+}
+
+// TestCheckEndsWithTheNode: a check of a table reads for minutes; a node that leaves ends it.
+func TestCheckEndsWithTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.slow = true
+		time.AfterFunc(time.Minute, g.Draining)
+		begun := time.Now()
+		w := g.ask(http.MethodPost, "/v1/tables/orders/check", "")
+		if p := problemOf(t, w); p.Code != api.CodeNotReady || time.Since(begun) != time.Minute {
+			t.Errorf("%+v after %v", p, time.Since(begun))
+		}
+	})
 }

@@ -180,6 +180,15 @@ func (s *Server) drainSince(when *time.Time) {
 	s.conns.leave()
 }
 
+// onLeave calls f once the server drains, unless ctx ends before.
+func (s *Server) onLeave(ctx context.Context, f func()) {
+	select {
+	case <-s.leaving:
+		f()
+	case <-ctx.Done():
+	}
+}
+
 // Activity returns how many row and table requests are in flight, and when the
 // last of them began or ended (the time of New if there was none). Health,
 // status and metrics do not count.

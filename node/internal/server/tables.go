@@ -138,7 +138,8 @@ func parseSettings(body []byte) (api.TableSettings, error) {
 // checkPatience is how long a check of a table may take unless its client says less.
 const checkPatience = 4 * time.Minute
 
-// checkTable answers POST /v1/tables/{table}/check.
+// checkTable answers POST /v1/tables/{table}/check. It reads for minutes, and a node that
+// leaves does not wait for that.
 func (x *exchange) checkTable() error {
 	name, err := x.tableName()
 	if err != nil {
@@ -146,7 +147,11 @@ func (x *exchange) checkTable() error {
 	}
 	ctx, cancel := x.within(checkPatience)
 	defer cancel()
+	go x.s.onLeave(ctx, cancel) // ends with ctx
 	check, err := x.s.o.CheckTable(ctx, name)
+	if errors.Is(ctx.Err(), context.Canceled) && x.r.Context().Err() == nil {
+		return &api.Error{Code: api.CodeNotReady, Message: "the node stops or restarts: the check has not ended", Hint: "begin it again", RetryAfter: time.Second}
+	}
 	if err != nil {
 		return err
 	}
