@@ -25,6 +25,13 @@ const Unknown Level = "unknown"
 // canaryLook is how often it is looked whether a canary has ended its first attempt.
 const canaryLook = 50 * time.Millisecond
 
+// A roll that gives up gives back the nodes that it has claimed: those of tidal within
+// undrainMost, others by a command, which is tried again so often.
+const (
+	undrainMost  = 10 * time.Second
+	undrainAgain = 500 * time.Millisecond
+)
+
 // NotYetError is an answer of a generic cluster's Drain: it goes on, or is tried again.
 type NotYetError struct{ How string }
 
@@ -127,7 +134,7 @@ func (p *Plan) drained(owned int) string {
 // handing says how far a hand-over is.
 func (p *Plan) handing(owned int, leads bool) string {
 	if p.Kind == KindGeneric {
-		return "its drain is done, and it leads still"
+		return "its drain is done, and it leads still, or does not say"
 	}
 	return fmt.Sprintf("it owns %d tables, and leads the metadata: %t", owned, leads)
 }
@@ -182,6 +189,22 @@ func (r *Runner) giveBack(ctx context.Context, id string) error {
 		return ErrTaken
 	}
 	return nil
+}
+
+// handBack ends the claim on a node that was not stopped. That of tidal runs out by itself;
+// a command that fails is tried again for the plan's stall.
+func (r *Runner) handBack(ctx context.Context, id string) error {
+	if r.Plan.Kind != KindGeneric {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, undrainMost)
+		defer cancel()
+	}
+	for began := time.Now(); ; {
+		err := r.Cluster.Undrain(ctx, id, r.me())
+		if !notYet(err) || time.Since(began) > r.Plan.Options.Stall || !sleep(ctx, undrainAgain) {
+			return err
+		}
+	}
 }
 
 // refused returns how many requests were refused, as the nodes or the canary say.

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"tidal/node/api"
 )
 
 // The drivers.
@@ -55,11 +57,16 @@ func (d *Exec) Restart(ctx context.Context, n Node, h Hold) error {
 		return err
 	}
 	if n.Live() {
-		if _, err = d.Cluster.Drain(ctx, n.ID, h); err != nil {
-			return err
+		owned, err := d.Cluster.Drain(ctx, n.ID, h)
+		if err != nil {
+			return NothingDone(err)
+		}
+		if owned > n.Owned { // it had run out, and the node has taken tables since
+			return &api.Error{Code: api.CodeClaimed, Message: fmt.Sprintf("node %s owns %d tables again", n.ID, owned)}
 		}
 	}
-	return Shell(ctx, d.Limit, line, "TIDAL_NODE="+n.ID, "TIDAL_ADDRESS="+n.Address, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll))
+	// Cut off in the middle it could leave a node stopped, whoever has the roll by then.
+	return Shell(context.WithoutCancel(ctx), d.Limit, line, "TIDAL_NODE="+n.ID, "TIDAL_ADDRESS="+n.Address, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll))
 }
 
 // lineFor is a command for a node. What stands for the placeholders is harmless in the

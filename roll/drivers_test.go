@@ -42,10 +42,28 @@ func TestExec(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("the command ran for a stale epoch")
 	}
+	// Nor does a claim that had run out: the node has taken a table since.
+	late := &roll.Exec{Command: d.Command, Cluster: owning{s}, Limit: d.Limit}
+	if err := late.Restart(t.Context(), n, roll.Hold{Roll: 7, Epoch: 1}); api.CodeOf(err) != api.CodeClaimed {
+		t.Errorf("a claim that had run out: %v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("the command ran for a node that owns tables")
+	}
 	d.Command = "echo no such unit; exit 5"
 	failed, ok := errors.AsType[*roll.CommandError](d.Restart(t.Context(), n, roll.Hold{Epoch: 1}))
 	if !ok || !strings.Contains(failed.Error(), "exit status 5: no such unit") {
 		t.Errorf("a command that fails: %v", failed)
+	}
+	// Somebody takes the roll while the command is under way: it goes on to its end.
+	taken, take := context.WithCancel(t.Context())
+	d.Command = "echo begun > " + out + "; sleep 0.3; echo ended > " + out
+	time.AfterFunc(50*time.Millisecond, take)
+	if err := d.Restart(taken, n, roll.Hold{Epoch: 1}); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(out); err != nil || string(b) != "ended\n" {
+		t.Errorf("%q, %v", b, err)
 	}
 	d.Command, d.Limit = "sleep 60", 100*time.Millisecond
 	began := time.Now()
@@ -56,6 +74,11 @@ func TestExec(t *testing.T) {
 		t.Errorf("the preset is %q", got)
 	}
 }
+
+// owning is a stage whose nodes own a table when they are drained.
+type owning struct{ *stage }
+
+func (owning) Drain(context.Context, string, roll.Hold) (int, error) { return 1, nil }
 
 // TestExecWords: what stands for a placeholder is a word in the shell here, and in one
 // that reads it again; others get into no command.

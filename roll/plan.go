@@ -70,6 +70,7 @@ type Planned struct {
 	Zone        string `json:"zone,omitempty"`
 	Owned       int    `json:"tables_owned"`
 	Binary      string `json:"binary,omitempty"` // SHA-256 of what it runs, if the roll is to another
+	Silent      string `json:"silent,omitempty"` // why it did not answer when the plan was made; "": it did
 	Skip        string `json:"skip,omitempty"`   // why it is left alone; "": it is rolled
 }
 
@@ -87,7 +88,7 @@ func NewPlan(v *View, o Options) (*Plan, error) {
 	var rolled, left []Planned
 	for _, n := range Order(v, v.IDs()) {
 		at, _ := v.Node(n)
-		x := Planned{Node: n, Disk: at.Disk, Incarnation: at.Incarnation, Version: at.Version, Zone: at.Zone, Owned: at.Owned, Binary: at.Binary}
+		x := Planned{Node: n, Disk: at.Disk, Incarnation: at.Incarnation, Version: at.Version, Zone: at.Zone, Owned: at.Owned, Binary: at.Binary, Silent: at.Silent}
 		if x.Skip = o.skips(at); x.Skip == "" {
 			rolled = append(rolled, x)
 		} else {
@@ -136,6 +137,11 @@ func (p *Plan) Rolled() []string {
 	return out
 }
 
+// answered reports whether a node answered when the plan was made.
+func (p *Plan) answered(id string) bool {
+	return slices.ContainsFunc(p.Nodes, func(n Planned) bool { return n.Node == id && n.Incarnation != "" && n.Silent == "" })
+}
+
 // Pick returns the nodes of a view that the plan rolls.
 func (p *Plan) Pick(v *View) []Node {
 	var out []Node
@@ -180,7 +186,7 @@ func Order(v *View, ids []string) []string {
 		}
 		return cmp.Or(
 			compareBool(x.Ready(), y.Ready()),
-			compareBool(v.MetaLeader == a, v.MetaLeader == b),
+			compareBool(v.leads(a), v.leads(b)),
 			cmp.Compare(x.Owned, y.Owned),
 			cmp.Compare(a, b),
 		)

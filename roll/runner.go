@@ -89,7 +89,8 @@ const (
 	beat      = 2 * time.Second // how often the lock and the claims are renewed
 	sayEvery  = 5 * time.Second // how often a wait says how far it is
 	ownersSit = 2 * time.Second // owners that did not move for so long stay where they are for now
-	tries     = 3               // how often a node is begun again whose claim ran out
+	tries     = 3               // how often a node is begun again
+	fresh     = 5 * time.Second // for how long a node may be stopped that the checks have let through
 	flaps     = 3               // how often a node that settles may stop being ready
 )
 
@@ -172,8 +173,6 @@ var (
 	ErrAborted = errors.New("the roll was aborted, and no node is kept from owning tables")
 	// ErrTaken is returned to a runner whose roll was taken over or unlocked.
 	ErrTaken = errors.New("somebody else holds the roll now")
-	// errBegin has a node begun again: its claim ran out on the way.
-	errBegin = errors.New("begin again")
 	// errAsked leaves a node before it was stopped, because somebody asked to.
 	errAsked = errors.New("asked to stop")
 )
@@ -344,11 +343,11 @@ func (r *Runner) giveUp(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	undo, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
+	kept := "" // the last node that could not be given back
 	for _, id := range r.holding() {
 		r.hold(id, false)
-		if undone := r.Cluster.Undrain(undo, id, r.me()); undone != nil {
+		if undone := r.handBack(ctx, id); undone != nil {
+			kept = "node " + id + ": " + r.Plan.notUndone(undone)
 			r.say(Event{Event: "note", Node: id, Note: r.Plan.notUndone(undone)})
 		}
 	}
@@ -358,6 +357,8 @@ func (r *Runner) giveUp(ctx context.Context, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.mu.ask == api.RollAskAbort && kept != "" && r.Plan.Kind == KindGeneric:
+		return &TroubleError{Why: "asked to abort, and a node is drained still: " + kept, Hint: "mend its undrain, then `tidal roll abort` once more"}
 	case r.mu.ask == api.RollAskAbort:
 		return ErrAborted
 	case r.mu.why != "":
@@ -382,15 +383,7 @@ func (r *Runner) rest() []string {
 // choose picks what is rolled next: nodes that the roll had begun, else the first
 // by order, with as many more as may be down together with it, at most so many in all.
 func (r *Runner) choose(ctx context.Context, rest []string, most int) ([]string, error) {
-	var begun []string
-	r.mu.Lock()
-	for _, id := range rest {
-		if r.mu.entries[id].state.stopped() {
-			begun = append(begun, id)
-		}
-	}
-	r.mu.Unlock()
-	if len(begun) > 0 {
+	if begun := r.begun(rest); len(begun) > 0 {
 		return begun, nil
 	}
 	var batch []string
@@ -399,6 +392,26 @@ func (r *Runner) choose(ctx context.Context, rest []string, most int) ([]string,
 		return true, "", nil
 	})
 	return batch, err
+}
+
+// begun returns which nodes must come before all others: those that were stopped, else those
+// of a generic cluster that were drained, since such a drain does not run out.
+func (r *Runner) begun(rest []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var stopped, drained []string
+	for _, id := range rest {
+		switch state := r.mu.entries[id].state; {
+		case state.stopped():
+			stopped = append(stopped, id)
+		case state != "" && state != StateCheck && r.Plan.Kind == KindGeneric:
+			drained = append(drained, id)
+		}
+	}
+	if len(stopped) > 0 {
+		return stopped
+	}
+	return drained
 }
 
 // batch returns the first of the nodes by order, and others that may go with it.

@@ -317,6 +317,12 @@ func TestTrouble(t *testing.T) {
 			}
 			return nil
 		}, why: "nothing moved for 30s: read tcp 127.0.0.1"},
+		{name: "the next one does not answer", views: func(s *stage) error {
+			if s.last() == "c check" {
+				s.nodeLocked("c").Silent = "no route to host"
+			}
+			return nil
+		}, why: "node c has answered, and does not now: no route to host"},
 		{name: "a request is refused", restarts: func(s *stage, _ string) error {
 			s.counts["c"] = api.RequestCounts{Answered: 1, Refused: map[api.Code]uint64{api.CodeNoOwner: 1}}
 			return nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +28,7 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 	if look == 0 {
 		look = 150 * time.Millisecond
 	}
-	p, said := progress{moved: time.Now(), seen: map[string]bool{}}, time.Now()
+	p, said := progress{moved: time.Now(), least: map[string][]float64{}}, time.Now()
 	for {
 		if err := r.asked(ctx); err != nil && (w.safe || !errors.Is(err, errAsked)) {
 			return err
@@ -43,26 +45,55 @@ func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, 
 		if time.Since(p.moved) > stall {
 			return &TroubleError{Node: w.node, Why: fmt.Sprintf("waited for %s, and nothing moved for %s: %s", w.what, stall, p.how)}
 		}
-		if !sleep(ctx, max(look, time.Since(began))) { // at most half of the time goes into looking
+		rest, slept := max(look, time.Since(began)), time.Now() // at most half of the time goes into looking
+		if !sleep(ctx, rest) {
 			return context.Cause(ctx)
+		}
+		if lost := time.Since(slept) - rest; lost > time.Second { // this process stood still, and not the cluster
+			p.moved = p.moved.Add(lost)
 		}
 	}
 }
 
-// progress is how far a wait is.
+// progress is how far a wait is. It moves when something is seen that was not seen before in
+// this wait, or one of its numbers is the least yet: what is left to do falls. Others change
+// for ever, as ports, times and counts do.
 type progress struct {
-	how   string          // for people
-	moved time.Time       // when something was last seen that was not seen before
-	seen  map[string]bool // in this wait
+	how   string // for people
+	moved time.Time
+	least map[string][]float64 // of each text, but for its numbers
 }
 
 func (p *progress) note(how string) {
 	if how == "" {
 		return
 	}
-	if p.how = how; !p.seen[how] {
-		p.seen[how], p.moved = true, time.Now()
+	p.how = how
+	text, numbers := apart(how)
+	least, seen := p.least[text]
+	if !seen {
+		p.least[text], p.moved = numbers, time.Now()
+		return
 	}
+	for i, n := range numbers {
+		if n < least[i] {
+			least[i], p.moved = n, time.Now()
+		}
+	}
+}
+
+// apart returns a text without its numbers, and those. Digits of a name are none.
+func apart(text string) (string, []float64) {
+	var numbers []float64
+	rest := regexp.MustCompile(`[\pL_-]?[\pL\d_-]*\d+(\.\d+)?`).ReplaceAllStringFunc(text, func(word string) string {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return word
+		}
+		numbers = append(numbers, n)
+		return "0"
+	})
+	return rest, numbers
 }
 
 // blindError is why nothing can be seen. That is no progress, however its words
@@ -114,11 +145,11 @@ func (r *Runner) node(ctx context.Context, id string, batch []string) error {
 	r.mu.Unlock()
 	stopped := e.state.stopped()
 	if e.state == StateStop { // the roll is resumed on it
-		switch err := r.comeBack(ctx, id, &e.data, true); {
-		case errors.Is(err, errBegin):
-			r.say(Event{Event: "note", Node: id, Note: "it runs as before, and was not restarted: it is checked again"})
+		err := r.comeBack(ctx, id, &e.data, true)
+		if begin, ok := errors.AsType[*againError](err); ok {
+			r.say(Event{Event: "note", Node: id, Note: begin.Error()})
 			stopped = false
-		case err != nil:
+		} else if err != nil {
 			return err
 		}
 	}
@@ -134,16 +165,24 @@ func (r *Runner) node(ctx context.Context, id string, batch []string) error {
 	return r.confirm(ctx, id, e.data)
 }
 
+// againError has a node begun again, and says why.
+type againError struct{ why string }
+
+// Error says why.
+func (e *againError) Error() string { return e.why + ": it is checked again" }
+
 // stop brings a node to be told to restart, again when its claim runs out on the way.
 func (r *Runner) stop(ctx context.Context, id string, batch []string) (entry, error) {
+	var begin *againError
 	for range tries {
 		e, err := r.vacate(ctx, id, batch)
-		if !errors.Is(err, errBegin) {
+		var again bool
+		if begin, again = errors.AsType[*againError](err); !again {
 			return e, err
 		}
-		r.say(Event{Event: "note", Node: id, Note: "its claim had run out: it is checked again"})
+		r.say(Event{Event: "note", Node: id, Note: begin.Error()})
 	}
-	return entry{}, &TroubleError{Node: id, Why: fmt.Sprintf("the claim on the drain of node %s ran out %d times before it was stopped", id, tries)}
+	return entry{}, &TroubleError{Node: id, Why: fmt.Sprintf("node %s was begun %d times, and not stopped; the last time: %s", id, tries, begin.why)}
 }
 
 // vacate brings a node to own nothing, and tells it to restart.
@@ -152,7 +191,7 @@ func (r *Runner) vacate(ctx context.Context, id string, batch []string) (entry, 
 	if err := r.note(ctx, id, StateCheck, e.data, ""); err != nil {
 		return e, err
 	}
-	at, err := r.pass(ctx, id, batch)
+	at, err := r.pass(ctx, id, batch, r.Plan.answered(id))
 	if err != nil {
 		return e, err
 	}
@@ -166,44 +205,47 @@ func (r *Runner) vacate(ctx context.Context, id string, batch []string) (entry, 
 		if err = r.empty(ctx, id, e.data); err != nil {
 			return e, err
 		}
-		if at, err = r.pass(ctx, id, batch); err != nil { // the hand-over took its time
-			return e, err
-		}
-		if at.Incarnation != e.data.Before {
-			return e, errBegin
-		}
 	}
+	// The hook and the hand-over took their time.
+	if at, err = r.passAgain(ctx, at, batch); err != nil {
+		return e, err
+	}
+	passed := time.Now()
 	e.state = StateStop
 	if err = r.note(ctx, id, StateStop, e.data, ""); err != nil {
 		return e, err
 	}
 	r.letGo(id)
-	err = r.restart(ctx, at, e.data)
+	err = r.restart(ctx, at, passed, batch, e.data)
 	if err != nil && at.Live() {
 		r.hold(id, true) // it is still claimed
 	}
 	return e, err
 }
 
-// restart tells a node to restart, again while it is certain that nothing was done.
-func (r *Runner) restart(ctx context.Context, at Node, d nodeData) error {
+// restart tells a node to restart, again while it is certain that nothing was done. The
+// checks have let it through at a moment which may be long ago: the journal, a terminal or
+// the node itself may have kept this waiting.
+func (r *Runner) restart(ctx context.Context, at Node, passed time.Time, batch []string, d nodeData) error {
 	began := time.Now()
 	for {
-		err := r.Driver.Restart(ctx, at, r.me())
+		if time.Since(passed) > fresh {
+			if _, err := r.passAgain(ctx, at, batch); err != nil {
+				return err
+			}
+			passed = time.Now()
+		}
+		err := r.tell(ctx, at)
 		if failed, ok := errors.AsType[*CommandError](err); ok {
-			r.say(Event{Event: "note", Node: at.ID, Note: "its command failed; its peers will tell: " + failed.Error()})
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.mu.failed[at.ID] = failed
-			return nil
+			return r.commandFailed(at, failed)
 		}
 		switch code := api.CodeOf(err); {
 		case err == nil, code == api.CodeOutcomeUnknown:
 			return nil // its peers will tell
-		case code == api.CodeStaleEpoch:
+		case errors.Is(err, ErrTaken), code == api.CodeStaleEpoch:
 			return ErrTaken
 		case code == api.CodeClaimed:
-			return errBegin
+			return &againError{"its claim had run out"}
 		case code == api.CodeCheckFailed, code == api.CodeNotFound: // it goes on as it is, for certain
 			if lost := r.note(ctx, at.ID, StateCheck, d, "it was not restarted"); lost != nil {
 				return lost
@@ -218,25 +260,73 @@ func (r *Runner) restart(ctx context.Context, at Node, d nodeData) error {
 	}
 }
 
+// tell has a node restart, if the roll is this runner's still: not every driver has somebody
+// ask for that.
+func (r *Runner) tell(ctx context.Context, at Node) error {
+	call, cancel := context.WithTimeout(ctx, 2*beat)
+	defer cancel()
+	_, err := r.Journal.ChangeRoll(call, api.RollRenew, r.Roll.ID, api.RollChange{Epoch: r.Roll.Epoch})
+	switch {
+	case notHeld(err):
+		return ErrTaken
+	case err != nil:
+		return NothingDone(err)
+	}
+	return r.Driver.Restart(ctx, at, r.me())
+}
+
+// NothingDone makes of an error that came before anything was done to a node one that says
+// so, whatever became of what was asked: it may be tried again.
+func NothingDone(err error) error {
+	if slices.Contains([]api.Code{api.CodeStaleEpoch, api.CodeClaimed, api.CodeNotFound}, api.CodeOf(err)) {
+		return err
+	}
+	return &api.Error{Code: api.CodeNotReady, Message: err.Error()}
+}
+
+// commandFailed notes that the command for a node failed. Whether it was restarted all the
+// same its peers know, if they knew it before.
+func (r *Runner) commandFailed(at Node, failed *CommandError) error {
+	if at.Incarnation == "" {
+		return &TroubleError{
+			Node: at.ID, Why: fmt.Sprintf("the command for node %s failed, and nobody saw before which run of it there was: %v", at.ID, failed),
+			Hint: "mend it, then `tidal roll resume`, which checks the node again and restarts it",
+		}
+	}
+	r.say(Event{Event: "note", Node: at.ID, Note: "its command failed; its peers will tell: " + failed.Error()})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.failed[at.ID] = failed
+	return nil
+}
+
 func notRestarted(id string, err error) error {
 	return &TroubleError{Node: id, Why: fmt.Sprintf("node %s was not restarted: %v", id, err)}
 }
 
 // pass waits until the gate lets the nodes through, and returns the node in the
-// view in which it did.
-func (r *Runner) pass(ctx context.Context, id string, batch []string) (Node, error) {
+// view in which it did. One that has answered and does not answer now may be well, and in
+// use, and only this machine not reach it.
+func (r *Runner) pass(ctx context.Context, id string, batch []string, answered bool) (Node, error) {
 	var at Node
 	var blocked []Check
+	hidden := false
 	err := r.await(ctx, wait{what: "the checks before node " + id, node: id, safe: true}, func(v *View) (bool, string, error) {
 		q := r.question(batch)
 		if c := checkRefused(q); c.Level == Block { // it does not pass by itself
 			return false, "", &TroubleError{Node: id, Why: c.Detail, Hint: c.Hint}
 		}
 		if blocked = Blocked(Checks(v, q)); len(blocked) > 0 {
-			return false, blocked[0].Name + ": " + blocked[0].Detail, nil
+			how := blocked[0].Name + ": " + blocked[0].Detail
+			if v.silentBeside(batch) {
+				return false, "", &blindError{how}
+			}
+			return false, how, nil
 		}
 		n, _ := v.Node(id)
-		at = *n
+		if at, hidden = *n, answered && n.Silent != ""; hidden {
+			return false, "", &blindError{fmt.Sprintf("node %s has answered, and does not now: %s", id, n.Silent)}
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if v.At.After(r.mu.last) {
@@ -247,6 +337,18 @@ func (r *Runner) pass(ctx context.Context, id string, batch []string) (Node, err
 	if t, ok := errors.AsType[*TroubleError](err); ok && t.Hint == "" && len(blocked) > 0 {
 		t.Why = fmt.Sprintf("check %s blocks node %s: %s", blocked[0].Name, id, blocked[0].Detail)
 		t.Hint = blocked[0].Hint + "; then `tidal roll resume`"
+	} else if ok && hidden {
+		t.Hint = "see why, and whether it can be reached from here; then `tidal roll resume`. To have it restarted as it is, `tidal roll abort` and roll again: the plan takes it as it is then"
+	}
+	return at, err
+}
+
+// passAgain has the checks let through a node that they have let through before, as the same
+// incarnation.
+func (r *Runner) passAgain(ctx context.Context, was Node, batch []string) (Node, error) {
+	at, err := r.pass(ctx, was.ID, batch, was.Live())
+	if err == nil && at.Incarnation != was.Incarnation {
+		err = &againError{"it is another incarnation by now"}
 	}
 	return at, err
 }
@@ -292,9 +394,12 @@ func (r *Runner) empty(ctx context.Context, id string, d nodeData) error {
 // handsOver renews the claim on a node's drain, and says how far the hand-over is.
 func (r *Runner) handsOver(ctx context.Context, id string, v *View) (done bool, how string, _ error) {
 	owned, err := r.Cluster.Drain(ctx, id, r.me())
+	n, known := v.Node(id)
 	switch {
 	case api.CodeOf(err) == api.CodeStaleEpoch:
 		return false, "", ErrTaken
+	case known && n.Silent != "": // nor whether it leads
+		return false, "", &blindError{n.Silent}
 	case notYet(err):
 		return false, err.Error(), nil
 	case err != nil:
@@ -306,7 +411,7 @@ func (r *Runner) handsOver(ctx context.Context, id string, v *View) (done bool, 
 			alone++
 		}
 	}
-	leads := v.MetaLeader == id && metaVoters(v) > 1
+	leads := v.leads(id) && metaVoters(v) > 1
 	return owned <= alone && !leads, r.Plan.handing(owned, leads), nil
 }
 
@@ -322,19 +427,21 @@ func metaVoters(v *View) int {
 
 // comeBack waits until the peers of a node have met another incarnation of it. When
 // a roll is resumed on the node, one that runs as before and does not drain was never
-// told, or has refused: errBegin.
+// told, or has refused: an *againError. Of one that nobody saw before nobody knows.
 func (r *Runner) comeBack(ctx context.Context, id string, d *nodeData, resumed bool) error {
 	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to come back", id), node: id}, func(v *View) (bool, string, error) {
 		n, ok := v.Node(id)
 		switch {
 		case !ok:
 			return false, "", &TroubleError{Node: id, Why: fmt.Sprintf("node %s is no member any more", id)}
+		case resumed && d.Before == "" && !n.Draining:
+			return false, "", &againError{"nobody saw which run of it there was before"}
 		case n.Incarnation == "" && n.Silent != "":
 			return false, "", &blindError{n.Silent}
 		case n.Incarnation == "":
 			return false, n.why(), nil
 		case n.Incarnation == d.Before && resumed && n.Live() && !n.Draining:
-			return false, "", errBegin
+			return false, "", &againError{"it runs as before, and was not restarted"}
 		case n.Incarnation == d.Before && n.Silent != "":
 			return false, "", &blindError{fmt.Sprintf("its peers know it as %s still, and it does not answer: %s", d.Before, n.Silent)}
 		case n.Incarnation == d.Before:
@@ -371,7 +478,9 @@ func (r *Runner) wanted(ctx context.Context, id, version string) error {
 			}
 		}
 	}
-	if want := r.Plan.Options.Version; want != "" && version != want {
+	if want := r.Plan.Options.Version; want != "" && version == "" {
+		return &blindError{"it does not say which version it runs"}
+	} else if want != "" && version != want {
 		return &TroubleError{
 			Node: id, Why: fmt.Sprintf("node %s came back with version %s, and %s is wanted", id, version, want),
 			Hint: "put the right binary in its place; then restart it and `tidal roll resume`, or `tidal roll abort` and roll again",

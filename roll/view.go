@@ -13,7 +13,7 @@ type View struct {
 	At         time.Time // when it was begun
 	Cluster    string
 	ClusterID  string
-	MetaLeader string
+	MetaLeader string // of tidal
 	Nodes      []Node // every member, in the order of their ids
 	Tables     []Table
 }
@@ -29,6 +29,7 @@ type Node struct {
 	Binary      string // SHA-256 of what it runs; "": nobody asked
 	Draining    bool
 	MetaVoter   bool
+	Leads       bool // of a generic cluster
 
 	Silent string   // why it did not answer; "": it did
 	Owned  int      // tables, as it says
@@ -81,6 +82,18 @@ func (v *View) Node(id string) (*Node, bool) {
 		}
 	}
 	return nil, false
+}
+
+// leads reports whether a node leads the metadata, or whatever a generic cluster has
+// leaders for.
+func (v *View) leads(id string) bool {
+	n, ok := v.Node(id)
+	return v.MetaLeader == id || ok && n.Leads
+}
+
+// silentBeside reports whether a node beside some did not answer.
+func (v *View) silentBeside(some []string) bool {
+	return slices.ContainsFunc(v.Nodes, func(n Node) bool { return n.Silent != "" && !slices.Contains(some, n.ID) })
 }
 
 // IDs returns the ids of all members.

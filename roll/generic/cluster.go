@@ -58,6 +58,7 @@ type work struct {
 	failed  string    // how the last drain did
 	at      time.Time // and when
 	until   time.Time // when a restart that was begun by another is over, whatever becomes of it
+	follows bool      // it said last that it does not lead
 }
 
 func (c *Cluster) workLocked(id string) *work {
@@ -95,12 +96,11 @@ func (c *Cluster) View(ctx context.Context) (*roll.View, error) {
 		Kind: roll.KindGeneric, Quorum: cfg.quorum, At: time.Now(), Cluster: cfg.Name, ClusterID: cfg.id, Canary: cfg.asked(),
 		Nodes: make([]roll.Node, len(cfg.members)),
 	}
-	leads := make([]bool, len(cfg.members))
 	var g errgroup.Group
 	g.SetLimit(asksAtOnce)
 	for i := range cfg.members {
 		g.Go(func() error {
-			v.Nodes[i], leads[i] = c.look(ctx, &cfg.members[i])
+			v.Nodes[i] = c.look(ctx, &cfg.members[i])
 			return nil
 		})
 	}
@@ -113,9 +113,6 @@ func (c *Cluster) View(ctx context.Context) (*roll.View, error) {
 		if v.Nodes[i].Silent != "" {
 			silent++
 		}
-		if leads[i] {
-			v.MetaLeader = v.Nodes[i].ID
-		}
 	}
 	if silent == len(v.Nodes) {
 		return nil, &SilentError{Nodes: silent, Why: v.Nodes[0].Silent}
@@ -124,9 +121,9 @@ func (c *Cluster) View(ctx context.Context) (*roll.View, error) {
 }
 
 // look asks one node.
-func (c *Cluster) look(ctx context.Context, m *member) (n roll.Node, leads bool) {
+func (c *Cluster) look(ctx context.Context, m *member) roll.Node {
 	cfg := c.Config
-	n = roll.Node{ID: m.id, Address: m.vars["host"], Zone: m.zone}
+	n := roll.Node{ID: m.id, Address: m.vars["host"], Zone: m.zone}
 	// What a drain moves away is waited for.
 	n.MetaVoter = !cfg.leader.empty() && !cfg.drain.empty()
 	c.mu.Lock()
@@ -138,10 +135,10 @@ func (c *Cluster) look(ctx context.Context, m *member) (n roll.Node, leads bool)
 	switch {
 	case err != nil:
 		n.Silent = "its incarnation is not known: " + err.Error()
-		return n, false
+		return n
 	case run == "" || len(run) > incarnationText:
 		n.Silent = fmt.Sprintf("its incarnation has %d bytes: want 1 to %d", len(run), incarnationText)
-		return n, false
+		return n
 	}
 	n.Incarnation = strings.Join(strings.Fields(run), " ") // in one line
 	c.mu.Lock()
@@ -154,22 +151,34 @@ func (c *Cluster) look(ctx context.Context, m *member) (n roll.Node, leads bool)
 	}
 	if !cfg.version.empty() {
 		if n.Version, err = ask(cfg.version); err != nil {
-			n.Wrong = append(n.Wrong, "its version is not known: "+err.Error())
+			n.Version, n.Wrong = "", append(n.Wrong, "its version is not known: "+err.Error())
 		}
 	}
 	if !cfg.leader.empty() {
 		_, err = ask(cfg.leader)
-		leads = err == nil
+		n.Leads = c.leads(w, err)
 	}
-	return n, leads
+	return n
 }
 
-// command runs a template for a node.
+// leads says what follows from the answer to whether a node leads. One that does not answer
+// may do as before, and lead if it has never said.
+func (c *Cluster) leads(w *work, answer error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !noAnswer(answer) {
+		w.follows = answer != nil
+	}
+	return !w.follows
+}
+
+// command runs a template for a node. It is not cut off when somebody takes the roll over:
+// in the middle it could leave a node stopped.
 func (c *Cluster) command(ctx context.Context, t Template, m *member, h roll.Hold) error {
 	_, err := roll.Process{
 		Argv: t.argv(m.vars), Limit: c.Config.limit,
 		Env: []string{"TIDAL_NODE=" + m.id, fmt.Sprintf("TIDAL_ROLL=%d", h.Roll), fmt.Sprintf("TIDAL_EPOCH=%d", h.Epoch)},
-	}.Run(ctx)
+	}.Run(context.WithoutCancel(ctx))
 	return err
 }
 
@@ -228,8 +237,10 @@ func (c *Cluster) Undrain(ctx context.Context, id string, h roll.Hold) error {
 		return err
 	}
 	if !c.Config.undrain.empty() {
-		if err = c.Holds(ctx, h); err != nil {
+		if err = c.Holds(ctx, h); api.CodeOf(err) == api.CodeStaleEpoch {
 			return err
+		} else if err != nil {
+			return &roll.NotYetError{How: "the journal does not say whose roll it is: " + err.Error()}
 		}
 		if err = c.command(ctx, c.Config.undrain, m, h); err != nil {
 			return &roll.NotYetError{How: "its undrain failed: " + exit(err)}
@@ -238,7 +249,7 @@ func (c *Cluster) Undrain(ctx context.Context, id string, h roll.Hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.workLocked(id)
-	*w = work{run: w.run}
+	*w = work{run: w.run, follows: w.follows}
 	return nil
 }
 
@@ -249,7 +260,7 @@ func (c *Cluster) Restart(ctx context.Context, n roll.Node, h roll.Hold) error {
 		return err
 	}
 	if err = c.Holds(ctx, h); err != nil {
-		return err
+		return roll.NothingDone(err)
 	}
 	return c.command(ctx, c.Config.restart, m, h)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"regexp"
 	"strings"
 	"time"
@@ -109,9 +110,9 @@ func (p Probe) ask(ctx context.Context, client *http.Client, vars map[string]str
 	if p.url != "" {
 		text, err = page(ctx, client, fill(p.url, vars))
 	} else {
-		text, err = roll.Process{Argv: p.command.argv(vars), Limit: limit}.Run(ctx)
+		text, err = roll.Process{Argv: p.command.argv(vars), Limit: limit, Env: []string{"TIDAL_NODE=" + vars["node"]}}.Run(ctx)
 		if failed, ok := errors.AsType[*roll.CommandError](err); ok {
-			err = errors.New(stable(failed.Exit()))
+			err = said(failed)
 		}
 	}
 	if text = strings.TrimSpace(text); err != nil || p.find == "" {
@@ -128,9 +129,28 @@ func (p Probe) ask(ctx context.Context, client *http.Client, vars map[string]str
 	return found[min(1, len(found)-1)], nil
 }
 
-// page gets a page. Errors name no ports of ours: they would be others each time, and
-// look like progress.
-func page(ctx context.Context, client *http.Client, address string) (string, error) {
+// noAnswerError is of a probe that was not answered, by yes or no.
+type noAnswerError struct{ error }
+
+func noAnswer(err error) bool {
+	_, ok := errors.AsType[noAnswerError](err)
+	return ok
+}
+
+// said is the answer of a command that did not end with 0. One that was ended says nothing.
+func said(failed *roll.CommandError) error {
+	err := errors.New(stable(failed.Exit()))
+	if ended, ok := errors.AsType[*exec.ExitError](failed.Err); ok && ended.Exited() {
+		return err
+	}
+	return noAnswerError{err}
+}
+
+// page gets a page. Errors name no ports of ours: they would be others each time. Where a
+// page leads to another one, that may be another node's.
+func page(ctx context.Context, from *http.Client, address string) (string, error) {
+	client := *from
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return "", err
@@ -143,11 +163,14 @@ func page(ctx context.Context, client *http.Client, address string) (string, err
 		if ctx.Err() != nil {
 			err = errors.New("it did not answer in time")
 		}
-		return "", fmt.Errorf("GET %s: %w", address, err)
+		return "", noAnswerError{fmt.Errorf("GET %s: %w", address, err)}
 	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, pageMax))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return "", fmt.Errorf("GET %s: its answer broke off", address)
+		return "", noAnswerError{fmt.Errorf("GET %s: its answer broke off", address)}
+	}
+	if to := res.Header.Get("Location"); res.StatusCode/100 == 3 && to != "" {
+		return "", fmt.Errorf("GET %s: %s to %.120s, which is not followed: it may be another node's", address, res.Status, to)
 	}
 	if res.StatusCode/100 != 2 {
 		return "", fmt.Errorf("GET %s: %s: %.120s", address, res.Status, stable(roll.LastLine(string(b))))
@@ -155,7 +178,13 @@ func page(ctx context.Context, client *http.Client, address string) (string, err
 	return string(b), nil
 }
 
-// stable takes the times out of a text, so that the same failure reads the same.
+// stable takes times and ids out of a text, so that the same failure reads the same.
 func stable(text string) string {
-	return regexp.MustCompile(`\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?)?|\d\d:\d\d:\d\d(\.\d+)?`).ReplaceAllString(text, "…")
+	text = regexp.MustCompile(`\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?)?|\d\d:\d\d:\d\d(\.\d+)?`).ReplaceAllString(text, "…")
+	return regexp.MustCompile(`\b[0-9a-fA-F-]{8,}\b`).ReplaceAllStringFunc(text, func(word string) string {
+		if strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789") != "" {
+			return "…"
+		}
+		return word
+	})
 }
