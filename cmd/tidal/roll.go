@@ -519,7 +519,8 @@ func (w *rolling) askToAbort(ctx context.Context, r api.Roll) (api.Roll, error) 
 }
 
 // undo takes an open roll, if it is not this command's, and ends it with every
-// claim given up. What its operator has counted stays.
+// claim given up. What its operator has counted stays. A roll one of whose claims is not
+// given up, and does not run out by itself, stays paused.
 func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 	by := claimant()
 	if r.Status == api.RollPaused || r.By != by {
@@ -529,21 +530,34 @@ func (w *rolling) undo(ctx context.Context, r api.Roll) error {
 		}
 		r = taken
 	}
+	kept := strings.Join(w.giveBack(ctx, &r, by), ", ")
+	r.Status, r.Why = api.RollAborted, "asked for by "+by
+	var err error
+	if kept != "" && w.own() == nil {
+		r.Status, r.Why = api.RollPaused, "asked to abort by "+by+", and drained still is "+kept
+		err = withHint(withCode(exitPaused, fmt.Errorf("it is paused: drained still is %s", kept)), "mend its undrain, then `tidal roll abort` once more")
+	}
+	if lost := ownReport(&r); lost != nil { // which keeps no roll from being aborted
+		w.app.say("the report of the last pause is lost: %v", lost)
+		r.Report = nil
+	}
+	_, endErr := w.cl.ChangeRoll(ctx, api.RollEnd, r.ID, api.RollChange{Epoch: r.Epoch, Status: r.Status, Why: r.Why, Data: r.Report})
+	return errors.Join(err, endErr)
+}
+
+// giveBack gives up the claims of a roll, and returns the nodes whose claim it could not.
+func (w *rolling) giveBack(ctx context.Context, r *api.Roll, by string) []string {
+	var kept []string
 	for _, n := range r.Nodes {
 		if roll.State(n.State) == roll.StateDone {
 			continue
 		}
 		if err := w.tidal.Undrain(ctx, n.Node, roll.Hold{Roll: r.ID, Epoch: r.Epoch, By: by}); err != nil {
 			w.app.say("%s", w.notUndone(n.Node, err))
+			kept = append(kept, n.Node)
 		}
 	}
-	r.Status, r.Why = api.RollAborted, "asked for by "+by
-	if err := ownReport(&r); err != nil { // which keeps no roll from being aborted
-		w.app.say("the report of the last pause is lost: %v", err)
-		r.Report = nil
-	}
-	_, err := w.cl.ChangeRoll(ctx, api.RollEnd, r.ID, api.RollChange{Epoch: r.Epoch, Status: r.Status, Why: r.Why, Data: r.Report})
-	return err
+	return kept
 }
 
 func (a *app) rollUnlock(c *cli.Context) error {
