@@ -93,7 +93,7 @@ func Run(ctx context.Context, stopNow <-chan struct{}, o Options) error {
 		o.Disk = vfs.Default
 	}
 	n := &node{o: o, log: o.Log.With("node", o.Config.Node.ID), fatal: make(chan error, 1), started: time.Now(), dog: newWatchdog(o.Limits)}
-	n.restart = restart{wanted: make(chan string, 1), late: make(chan struct{})}
+	n.restart = restart{wanted: make(chan another, 1), late: make(chan struct{})}
 	n.enter(ready.Prepare)
 	if failed, err := n.carry(n.prepare); err != nil {
 		if failed {
@@ -280,8 +280,8 @@ func (n *node) life(ctx, run context.Context, g *errgroup.Group) error {
 		case <-ctx.Done():
 			n.leave(run)
 			stops = true
-		case binary := <-n.restart.wanted:
-			stops = n.vacate(ctx, run, binary)
+		case next := <-n.restart.wanted:
+			stops = n.vacate(ctx, run, next)
 		case <-n.cluster.Gone(): // by an order that this node had given up
 			stops = n.vacate(ctx, run, n.restart.last)
 		}

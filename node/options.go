@@ -50,11 +50,12 @@ type Program interface {
 	// restart.
 	Check(ctx context.Context, sha256 string) (api.Program, error)
 	// Prepare does all that can fail of Install. Done again, it only looks whether
-	// everything is still there.
-	Prepare(sha256 string) error
+	// everything is still there. Of "" it looks whether the binary at the node's path is
+	// the one that Check found.
+	Prepare(sha256, checked string) error
 	// Install puts a prepared binary in the place of the one at the node's path, which
-	// is kept. A restart runs it then, and so does who starts the process anew. Of ""
-	// both do nothing.
+	// is kept. A restart runs it then, and so does who starts the process anew. Of "" it
+	// does nothing.
 	Install(sha256 string) error
 	// Stage takes a binary in, and checks it.
 	Stage(ctx context.Context, sha256 string, content io.Reader) (api.Program, error)

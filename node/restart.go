@@ -47,28 +47,34 @@ func (*RestartError) Error() string { return "the node restarts in place" }
 // Close closes the files of a restart that does not happen.
 func (e *RestartError) Close() error { return errors.Join(e.Port.Close(), e.Lock.Close()) }
 
+// another is what a restart in place is to run.
+type another struct {
+	binary  string // its SHA-256; "": the one at the node's path
+	checked string // what was checked
+}
+
 // restart is a restart in place that was ordered.
 type restart struct {
-	wanted  chan string            // the binary to run, "" for the one at its path; capacity 1
-	ordered atomic.Pointer[string] // the same, until the node goes on instead; nil: none is
-	last    string                 // the last that was obeyed; life's own
-	port    *os.File               // once the node takes no more connections
-	failed  error                  // why there is none; nil: the process simply stops
-	shut    time.Time              // since when
-	late    chan struct{}          // closed when closing has taken too long
+	wanted  chan another            // capacity 1
+	ordered atomic.Pointer[another] // the same, until the node goes on instead; nil: none is
+	last    another                 // the last that was obeyed; life's own
+	port    *os.File                // once the node takes no more connections
+	failed  error                   // why there is none; nil: the process simply stops
+	shut    time.Time               // since when
+	late    chan struct{}           // closed when closing has taken too long
 }
 
 // order has the node restart. While it is going to, the same order changes nothing, and
 // one for another binary is refused: it would not be obeyed.
-func (r *restart) order(binary string) error {
+func (r *restart) order(next another) error {
 	for {
-		if r.ordered.CompareAndSwap(nil, &binary) {
-			r.wanted <- binary // there is room: the last one was taken before ordered was nil again
+		if r.ordered.CompareAndSwap(nil, &next) {
+			r.wanted <- next // there is room: the last one was taken before ordered was nil again
 			return nil
 		}
 		switch now := r.ordered.Load(); {
 		case now == nil: // the node goes on, since a moment
-		case *now == binary:
+		case *now == next:
 			return nil
 		default:
 			return &api.Error{Code: api.CodeNotReady, Message: "the node is going to restart with another binary", RetryAfter: time.Second}
@@ -94,18 +100,23 @@ func (n *node) orderRestart(ctx context.Context, o api.NodeOrder) error {
 	if err := n.mayKeepPort(); err != nil {
 		return checkFailed("this node cannot be restarted in place now: ", err)
 	}
-	if _, err := n.o.Program.Check(ctx, o.Binary); err != nil {
+	p, err := n.o.Program.Check(ctx, o.Binary)
+	if err != nil {
 		return checkFailed("what would run after the restart fails its check: ", err)
 	}
-	if err := n.o.Program.Prepare(o.Binary); err != nil {
+	next := another{binary: o.Binary, checked: p.SHA256}
+	if err = n.o.Program.Prepare(next.binary, next.checked); err != nil {
 		return checkFailed("what would run after the restart cannot take its place: ", err)
 	}
 	if o.Roll != 0 { // the check took its time
-		if err := n.cluster.HoldsRoll(ctx, o.Roll, o.Epoch); err != nil {
+		if err = n.cluster.HoldsRoll(ctx, o.Roll, o.Epoch); err != nil {
 			return err
 		}
 	}
-	if err := n.restart.order(o.Binary); err != nil {
+	if err = n.cluster.MayOrder(o); err != nil {
+		return err
+	}
+	if err = n.restart.order(next); err != nil {
 		return err
 	}
 	n.log.InfoContext(ctx, "restart in place ordered", "by", o.By, "roll", o.Roll, "epoch", o.Epoch, "binary", o.Binary)
@@ -134,10 +145,10 @@ func checkFailed(text string, err error) error {
 // lose its quorum by the restart, or if the binary is not there any more; but not
 // once the lease is gone, as this run gets no other. When stop ends, it becomes a stop,
 // with what is left of its time.
-func (n *node) vacate(stop, run context.Context, binary string) bool {
+func (n *node) vacate(stop, run context.Context, next another) bool {
 	n.notice(NoticeRestarting)
 	n.enter(ready.Drain) // from here on no order is taken for this one
-	n.restart.last = binary
+	n.restart.last = next
 	port, err := n.door.keep()
 	if err != nil {
 		return n.unkept(run, err)
@@ -146,7 +157,7 @@ func (n *node) vacate(stop, run context.Context, binary string) bool {
 	defer cancel()
 	err = n.handOver(ctx, func() (err error) {
 		if stop.Err() == nil {
-			err = n.o.Program.Prepare(binary)
+			err = n.o.Program.Prepare(next.binary, next.checked)
 		}
 		return err
 	})
@@ -163,8 +174,8 @@ func (n *node) vacate(stop, run context.Context, binary string) bool {
 	}
 	// From here on the process ends, one way or the other: whatever starts it next must
 	// start the same.
-	if err = n.o.Program.Install(binary); err != nil {
-		n.log.ErrorContext(run, "the binary is not put in its place: what stands there is run", "binary", binary, "error", err)
+	if err = n.o.Program.Install(next.binary); err != nil {
+		n.log.ErrorContext(run, "the binary is not put in its place: what stands there is run", "binary", next.binary, "error", err)
 	}
 	waits, ended := context.WithCancel(run)
 	defer ended()

@@ -2,7 +2,9 @@ package node_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -47,10 +49,13 @@ func (p *program) Check(context.Context, string) (api.Program, error) {
 	if p.check != nil {
 		p.check()
 	}
-	return api.Program{}, nil
+	return api.Program{SHA256: "checked"}, nil
 }
 
-func (p *program) Prepare(string) error {
+func (p *program) Prepare(_, checked string) error {
+	if checked != "checked" {
+		return fmt.Errorf("%q was not checked", checked)
+	}
 	if p.step != nil {
 		p.step("prepare")
 	}
@@ -67,7 +72,12 @@ func (p *program) Install(string) error {
 // restarts orders a restart of a node, and returns the status of the answer.
 func (c *trio) restarts(id string) (status int, body string) {
 	c.t.Helper()
-	code, b, _ := c.do(http.MethodPost, id, "/v1/node/restart", []byte(`{}`))
+	return c.posts(id, "/v1/node/restart", `{}`)
+}
+
+func (c *trio) posts(id, path, what string) (status int, body string) {
+	c.t.Helper()
+	code, b, _ := c.do(http.MethodPost, id, path, []byte(what))
 	return code, string(b)
 }
 
@@ -217,4 +227,34 @@ func TestStopDuringARestart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClaimEndsDuringTheCheck: a roll whose claim runs out while a binary is checked has
+// no node restart: it has taken its tables again.
+func TestClaimEndsDuringTheCheck(t *testing.T) {
+	c := newTrio(t, "a")
+	checked, told := make(chan struct{}), make(chan string, 1)
+	c.runs = &program{check: func() { <-checked }}
+	c.start("a")
+	c.ready("a")
+	if status, body := c.posts("a", "/v1/rolls", `{"by":"ann","data":{}}`); status/100 != 2 {
+		t.Fatalf("begin a roll: %d %s", status, body)
+	}
+	if status, body := c.posts("a", "/v1/node/drain", `{"by":"ann","roll":1,"epoch":1,"ttl":"1s"}`); status/100 != 2 {
+		t.Fatalf("claim: %d %s", status, body)
+	}
+	go func() {
+		status, body := c.posts("a", "/v1/node/restart", `{"by":"ann","roll":1,"epoch":1}`)
+		told <- fmt.Sprint(status, body)
+	}()
+	c.await("the claim is over", func() (bool, string) {
+		_, b, _ := c.do(http.MethodGet, "a", "/cluster/status/local", nil)
+		var s api.LocalStatus
+		return json.Unmarshal(b, &s) == nil && s.Claim == nil, string(b)
+	})
+	close(checked)
+	if got := <-told; !strings.HasPrefix(got, "409") || !strings.Contains(got, string(api.CodeClaimed)) {
+		t.Fatalf("restart: %s", got) // if it has begun, the port is there and nobody answers
+	}
+	c.ready("a")
 }

@@ -382,9 +382,9 @@ func (b *binaries) dropStaged(but string) error {
 }
 
 // Prepare implements node.Program.
-func (b *binaries) Prepare(sum string) error {
+func (b *binaries) Prepare(sum, checked string) error {
 	if sum == "" {
-		return nil
+		return b.unchanged(checked)
 	}
 	b.placing.Lock()
 	defer b.placing.Unlock()
@@ -396,6 +396,16 @@ func (b *binaries) Prepare(sum string) error {
 		return notWritable(b.path, err)
 	}
 	return nil
+}
+
+// unchanged is an error if another binary stands in this one's place than the one that
+// was checked.
+func (b *binaries) unchanged(checked string) error {
+	now, err := b.hash(b.path)
+	if err == nil && now != checked {
+		err = fmt.Errorf("%s is another binary since it was checked: it was %.12s, and is %.12s", b.path, checked, now)
+	}
+	return err
 }
 
 // double gives a binary a second name, unless it has that already. It is a copy where

@@ -91,7 +91,7 @@ func TestBinaries(t *testing.T) {
 		for _, step := range []struct{ sum, now, before string }{
 			{sumOf(b), b, a}, {sumOf(b), b, a}, {sumOf(a), a, b}, {sumOf(b), b, a},
 		} {
-			if err = errors.Join(x.Prepare(step.sum), x.Prepare(step.sum), x.Install(step.sum)); err != nil {
+			if err = errors.Join(x.Prepare(step.sum, step.sum), x.Prepare(step.sum, step.sum), x.Install(step.sum)); err != nil {
 				t.Fatal(err)
 			}
 			wantFile(t, path, step.now)
@@ -132,7 +132,7 @@ func TestBinariesRefused(t *testing.T) {
 		if _, err := x.Stage(t.Context(), sumOf(content), strings.NewReader(content)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v, want %q", content, err, want)
 		}
-		if err := x.Prepare(sumOf(content)); api.CodeOf(err) != api.CodeNotFound {
+		if err := x.Prepare(sumOf(content), sumOf(content)); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("%.20q was kept: %v", content, err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestBinariesArePrepared(t *testing.T) {
 		if _, err := x.Stage(t.Context(), sumOf(content), strings.NewReader(content)); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Prepare(sumOf(content)); err != nil {
+		if err := x.Prepare(sumOf(content), sumOf(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,6 +183,29 @@ func TestBinariesArePrepared(t *testing.T) {
 	}
 	wantFile(t, x.path, c)
 	wantFile(t, x.previous(), a)
+}
+
+// TestBinaryIsTheCheckedOne: the binary at the path is not run if it is another one than was
+// checked there.
+func TestBinaryIsTheCheckedOne(t *testing.T) {
+	x := &binaries{path: filepath.Join(t.TempDir(), "tidal"), args: []string{"tidal", "serve"}, environ: os.Environ()}
+	if err := os.WriteFile(x.path, []byte(script("1.0", 0)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := x.Check(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = x.Prepare("", p.SHA256); err != nil {
+		t.Errorf("the one that was checked: %v", err)
+	}
+	next := x.path + ".new"
+	if err = errors.Join(os.WriteFile(next, []byte(script("1.1", 3)), 0o755), os.Rename(next, x.path)); err != nil {
+		t.Fatal(err)
+	}
+	if err = x.Prepare("", p.SHA256); err == nil || !strings.Contains(err.Error(), "since it was checked") {
+		t.Errorf("another: %v", err)
+	}
 }
 
 // TestBinariesAreAskedOnce: what a binary is, it is asked once, wherever it stands.
