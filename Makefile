@@ -33,7 +33,7 @@ help:
 	@echo 'make top               tidal top on real terminals, in tmux and over a real cluster, with its nodes away for a minute'
 	@echo 'make topcost           what tidal top costs with 10,000 tables, itself and the nodes that it asks'
 	@echo 'make roll N=10         roll clusters of three and of five nodes under writers, N times each'
-	@echo 'make upgrade N=3       roll from one release to the next and back under writers, N times; then there is no way back'
+	@echo 'make upgrade N=3       roll three and five nodes from one release to the next and back under writers, N times; then there is no way back'
 	@echo 'make rolltrouble       operators that die or sleep, nodes that do not come back: minutes'
 	@echo 'make slowclients       5,000 connections that send a byte a second: closed, cheap, and nobody else notices'
 	@echo 'make nemesis N=10      break processes, networks and disks at random under clients, and check the histories'
@@ -152,6 +152,7 @@ roll:
 .PHONY: upgrade
 upgrade:
 	UPGRADE_RUNS=$(N) $(GO) test -count=1 -timeout 60m -v -run '^TestUpgrade$$' $(PROCTEST)
+	UPGRADE_RUNS=$(N) UPGRADE_NODES=5 $(GO) test -count=1 -timeout 90m -v -run '^TestUpgrade$$' $(PROCTEST)
 
 rolltrouble:
 	ROLL_OPERATORS=1 ROLL_PAUSES=1 $(GO) test -count=1 -timeout 30m -v -run '^TestRoll(Operators|Pauses|Trouble|Exec)$$' $(PROCTEST)

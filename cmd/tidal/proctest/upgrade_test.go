@@ -56,7 +56,8 @@ const (
 
 // TestUpgrade rolls a cluster from release A to B, back, and to B again, under sixteen
 // writers that send nothing twice; then it raises the feature level, after which
-// nobody can go back. UPGRADE_RUNS sets how often. What is promised is what TestRoll holds.
+// nobody can go back. UPGRADE_RUNS sets how often, UPGRADE_NODES of how many nodes. What is
+// promised is what TestRoll holds.
 func TestUpgrade(t *testing.T) {
 	var all rollResults
 	for i := range runs(t, "UPGRADE_RUNS", 0) {
@@ -67,7 +68,7 @@ func TestUpgrade(t *testing.T) {
 
 func upgradeRun(t *testing.T) rollResult {
 	t.Helper()
-	c := newCluster(t, clusterOptions{})
+	c := newCluster(t, clusterOptions{nodes: runs(t, "UPGRADE_NODES", 3)})
 	b := filepath.Join(c.dir, "release-b")
 	release(t, b, versionB, levelsB)
 	for _, n := range c.nodes {
@@ -166,7 +167,7 @@ func (c *cluster) noWayBack(t *testing.T) {
 	c.healthy(t, 30*time.Second)
 	var l api.ClusterLevel
 	a := c.must(t, 1, http.MethodGet, "/v1/cluster/level", "", nil)
-	if err := json.Unmarshal(a.body, &l); err != nil || l.Level != 2 || l.Possible != 2 || len(l.Members) != 3 || l.Members[0].Levels == nil || l.Members[0].Levels.Max != 3 {
+	if err := json.Unmarshal(a.body, &l); err != nil || l.Level != 2 || l.Possible != 2 || len(l.Members) != len(c.nodes) || l.Members[0].Levels == nil || l.Members[0].Levels.Max != 3 {
 		t.Errorf("%v: %s", err, a)
 	}
 }
