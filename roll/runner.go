@@ -86,12 +86,14 @@ type Driver interface {
 
 // Times of a run.
 const (
-	beat      = 2 * time.Second // how often the lock and the claims are renewed
-	sayEvery  = 5 * time.Second // how often a wait says how far it is
-	ownersSit = 2 * time.Second // owners that did not move for so long stay where they are for now
-	tries     = 3               // how often a node is begun again
-	fresh     = 5 * time.Second // for how long a node may be stopped that the checks have let through
-	flaps     = 3               // how often a node that settles may stop being ready
+	lookEvery  = 150 * time.Millisecond // between two looks at the cluster
+	settleLook = time.Second            // and while nothing should happen, at most
+	beat       = 2 * time.Second        // how often the lock and the claims are renewed
+	sayEvery   = 5 * time.Second        // how often a wait says how far it is
+	ownersSit  = 2 * time.Second        // owners that did not move for so long stay where they are for now
+	tries      = 3                      // how often a node is begun again
+	fresh      = 5 * time.Second        // for how long a node may be stopped that the checks have let through
+	flaps      = 3                      // how often a node that settles may stop being ready
 )
 
 // Runner carries a roll out.
@@ -102,7 +104,7 @@ type Runner struct {
 	Plan    *Plan
 	Roll    api.Roll      // taken: its epoch is this runner's
 	By      string        // who runs it
-	Look    time.Duration // between two looks; 0: 150 ms
+	Look    time.Duration // between two looks; 0: lookEvery, or what a wait needs
 	Say     func(Event)   // is told what happens, by one goroutine at a time
 	// Before and After are called before a node is claimed and after it is done.
 	Before, After func(ctx context.Context, node string) error
@@ -178,9 +180,9 @@ var (
 )
 
 // Run rolls every node of the plan that is not done, and returns the report of what
-// clients met meanwhile, and in the runs of the roll before this one. The error is a *TroubleError when the roll is paused,
-// ErrAborted, ErrTaken, or the cause for which ctx ended: then the roll is left as
-// it is, and can be taken over.
+// clients met meanwhile, and in the runs of the roll before this one. The error is a
+// *TroubleError when the roll is paused, ErrAborted, ErrTaken, or the cause for which ctx
+// ended: then the roll is left as it is, and can be taken over.
 func (r *Runner) Run(ctx context.Context) (*Report, error) {
 	r.mu.held, r.mu.entries, r.mu.failed = map[string]bool{}, map[string]entry{}, map[string]error{}
 	for _, n := range r.Roll.Nodes {

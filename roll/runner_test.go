@@ -632,3 +632,21 @@ func TestPauseAfter(t *testing.T) {
 		}
 	})
 }
+
+// TestSettleLooksSeldom: most of a roll is spent watching nodes that are well. That has the
+// nodes answer once a second, and not as often as where something is awaited.
+func TestSettleLooksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		looks := 0
+		s.views = func(s *stage) error {
+			if s.last() == "b owners-back" {
+				looks++
+			}
+			return nil
+		}
+		if _, err := s.run(t, roll.Options{Only: []string{"b"}, Settle: 10 * time.Second}, nil); err != nil || looks < 9 || looks > 12 {
+			t.Errorf("%d looks in ten seconds; %v", looks, err)
+		}
+	})
+}

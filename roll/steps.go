@@ -18,6 +18,8 @@ type wait struct {
 	what string
 	node string
 	safe bool // it may be left when somebody asks to stop
+
+	look time.Duration // between two looks; 0: as elsewhere
 }
 
 // await looks at the cluster until f is done with it. f says how far things are;
@@ -26,7 +28,7 @@ type wait struct {
 func (r *Runner) await(ctx context.Context, w wait, f func(v *View) (done bool, how string, err error)) error {
 	stall, look := r.Plan.Options.Stall, r.Look
 	if look == 0 {
-		look = 150 * time.Millisecond
+		look = max(w.look, lookEvery)
 	}
 	p, said := progress{moved: time.Now(), least: map[string][]float64{}}, time.Now()
 	for {
@@ -653,7 +655,9 @@ func (r *Runner) ownersBack(ctx context.Context, id string, d nodeData) error {
 // a moment is watched anew, but not for ever.
 func (r *Runner) settle(ctx context.Context, id string, d nodeData) error {
 	began, ready, lost := time.Now(), true, 0
-	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to stay ready", id), node: id}, func(v *View) (bool, string, error) {
+	// Each look has every node answer, and most of a roll is spent here.
+	calm := min(r.Plan.Options.Settle/10, settleLook)
+	err := r.await(ctx, wait{what: fmt.Sprintf("node %s to stay ready", id), node: id, look: calm}, func(v *View) (bool, string, error) {
 		n, err := same(v, id, d)
 		if err != nil {
 			return false, "", err
