@@ -204,7 +204,7 @@ func (e *etcds) watchDown(stop <-chan struct{}) int {
 func (e *etcds) roll(t *testing.T, config string, args ...string) (int, []byte, roll.Report) {
 	t.Helper()
 	cmd := exec.Command(binary(t), append([]string{"roll", "--cluster", "etcd"}, args...)...)
-	cmd.Env = append(cleanEnv(), "TIDAL_CONFIG="+config, "PATH="+filepath.Dir(foreign(t, "etcdctl"))+":"+os.Getenv("PATH"))
+	cmd.Env = append(cleanEnv(), "TIDAL_CONFIG="+config, "PATH="+e.etcdctl(t)+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = dieWithUs()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -214,6 +214,27 @@ func (e *etcds) roll(t *testing.T, config string, args ...string) (int, []byte, 
 		_ = json.Unmarshal(lines[len(lines)-1], &r) // other forms have no report
 	}
 	return cmd.ProcessState.ExitCode(), append(stderr.Bytes(), stdout.Bytes()...), r
+}
+
+// etcdctl returns a folder with an etcdctl that notes how it was called.
+func (e *etcds) etcdctl(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(e.dir, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file(t, filepath.Join(dir, "etcdctl"), fmt.Sprintf("#!/bin/sh\necho \"$@\" >> %s\nexec %s \"$@\"\n", filepath.Join(e.dir, "etcdctl.log"), foreign(t, "etcdctl")), 0o755)
+	return dir
+}
+
+// moves returns the calls by which the lead was moved.
+func (e *etcds) moves(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(e.dir, "etcdctl.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^.* move-leader .*$`).FindAllString(string(b), -1)
 }
 
 // TestRollEtcdTooMany is the control of TestRollEtcd: told that one member is enough,
@@ -298,6 +319,11 @@ func TestRollEtcd(t *testing.T) {
 		t.Errorf("roll: exit %d\n%s", code, out)
 	}
 	t.Logf("canary: %+v", report.Canary)
+	if moves := e.moves(t); len(moves) == 0 {
+		t.Error("the leader was stopped without its drain")
+	} else {
+		t.Logf("the lead was moved by: %s", strings.Join(moves, "; "))
+	}
 	_, shown, _ := run("show")
 	t.Logf("show:\n%s", shown)
 
